@@ -27,6 +27,9 @@ LEAST_ROWS = 256
 AS_JOINED = 0.99
 """Of the tensors that a request joins: each of these was rounded up."""
 
+USUAL_SHARE = 0.5
+"""Of a request. A formula that goes wrong asks for a matrix where a row was meant: far more than before."""
+
 MOST_BESIDE = 3
 """A formula has a few steps of one size. More are the layers of a model."""
 
@@ -51,6 +54,8 @@ class Request:
         outside of modules made, if no module made anything of that size.
     formula: in a backward pass, the line that made the first of these.
     of_layer: a layer of torch's own asks for it, whose result is as large as the batch makes it.
+    usual: its line has got as much before, for something that is gone.
+    first: nothing was there that it could be computed from: it is data, or made at its full size.
     """
 
     shapes: list[list[int]] = field(default_factory=list)
@@ -61,6 +66,8 @@ class Request:
     beside_bytes: int = 0
     formula: Frame | None = None
     of_layer: bool = False
+    usual: bool = False
+    first: bool = False
 
 
 def find_request(allocations: Allocations, position: int) -> Request:
@@ -73,7 +80,21 @@ def find_request(allocations: Allocations, position: int) -> Request:
     stack = memory.stacks[code]
     formula = allocations.context.phase[event] == Phase.FORWARD and not MODULE_FRAME.search(stack)
     beside = _beside(allocations, position, code, innermost_place(stack)) if formula else 0
-    return replace(found, beside_bytes=beside, of_layer=is_of_layer(stack))
+    return replace(
+        found,
+        beside_bytes=beside,
+        of_layer=is_of_layer(stack),
+        usual=_is_usual(allocations, position, code),
+        first=formula and not _is_computed(allocations, position),
+    )
+
+
+def _is_usual(allocations: Allocations, position: int, code: int) -> bool:
+    """Whether something of this stack, about as large, was there and is gone. What is still there may be a
+    part of the same formula."""
+    requested = int(allocations.memory.bytes[allocations.curve.event[position]])
+    earlier = (allocations.stack == code) & (allocations.freed != NONE) & (allocations.freed < position)
+    return bool((allocations.bytes[earlier] >= USUAL_SHARE * requested).any())
 
 
 def _beside(allocations: Allocations, position: int, code: int, place: Frame | None) -> int:
@@ -84,7 +105,7 @@ def _beside(allocations: Allocations, position: int, code: int, place: Frame | N
     large = alive[AS_MANY_NUMBERS * allocations.bytes[alive] >= requested]
     often = (allocations.stack == code) & (AS_MANY_NUMBERS * allocations.bytes >= requested)
     few = 0 < len(large) < MOST_BESIDE or (len(large) == MOST_BESIDE and often.sum() <= MOST_BESIDE)
-    if place is None or not few or not _is_computed(allocations, int(large[0])):
+    if place is None or not few or not _is_computed(allocations, int(allocations.position[large[0]])):
         return 0
     frames = [allocations.frame(row) for row in large.tolist()]
     same = np.array([f is not None and (f.file, f.function) == (place.file, place.function) for f in frames])
@@ -95,9 +116,9 @@ def _beside(allocations: Allocations, position: int, code: int, place: Frame | N
     return 0 if joins and requested > AS_JOINED * held else held
 
 
-def _is_computed(allocations: Allocations, index: int) -> bool:
-    """Whether something that is no weight was there when it was made. A data set comes from the host."""
-    alive = allocations.alive(int(allocations.position[index]) - 1)
+def _is_computed(allocations: Allocations, position: int) -> bool:
+    """Whether something that is no weight was there before this event. A data set comes from the host."""
+    alive = allocations.alive(position - 1)
     return bool((allocations.phase[alive] == Phase.FORWARD).any())
 
 
@@ -114,7 +135,7 @@ def _in_backward(allocations: Allocations, position: int, found: Request) -> Req
     made = large[(allocations.phase[large] == Phase.FORWARD) & (allocations.stack[large] != NONE)]
     if not len(made):
         made = _made_before(allocations, position, requested)  # a mean lets go of what it is a mean of
-    if not len(made) or not _is_computed(allocations, int(made[0])):
+    if not len(made) or not _is_computed(allocations, int(allocations.position[made[0]])):
         return found
     held = int(allocations.bytes[large].sum())
     return replace(found, beside_bytes=held, formula=allocations.frame(int(made[0])))

@@ -78,6 +78,8 @@ def _at_place(allocations: Allocations, place: Int64, of_stack: Int64) -> Since 
         if (count > rank).any():
             return _compared(allocations, position, own[first[count > rank] + rank], place, begins)
         asked_less_often |= len(earlier) > 0
+        if len(earlier) and _trains(allocations, code, begins):
+            break
     return Since(np.inf, np.zeros(0, np.int64)) if asked_less_often else None
 
 
@@ -125,10 +127,26 @@ def _made(allocations: Allocations, place: Int64, begins: Int64, position: int) 
 
 def _waits(allocations: Allocations, own: Int64) -> bool:
     """Whether most of these allocations (indices) were still there when the next backward pass began."""
+    waited, freed = _waited(allocations, own), allocations.freed[own]
+    return bool(2 * ((freed == NONE) | waited).sum() > len(own))
+
+
+def _trains(allocations: Allocations, code: int, begins: Int64) -> bool:
+    """Whether the line that calls the model in this stack has left something for each backward pass that
+    followed its calls: then a step ends with that, however often it calls the model. begins: of steps."""
+    stacks = allocations.memory.stacks
+    caller = outermost_caller(stacks[code]) if code != NONE else ""
+    same = np.array([outermost_caller(stack) == caller for stack in stacks] + [False], np.bool_)
+    own = np.flatnonzero(same[allocations.stack] & (allocations.position < begins[-1]))
+    step = np.searchsorted(begins, allocations.position[own], side="right")
+    return bool(caller) and len(np.unique(step[_waited(allocations, own)])) == len(np.unique(step))
+
+
+def _waited(allocations: Allocations, own: Int64) -> Bool:
+    """Mask of the allocations (indices) that were freed after the next backward pass had begun."""
     begins = _runs(allocations, Phase.BACKWARD)
     following = np.r_[begins, np.iinfo(np.int64).max][np.searchsorted(begins, allocations.position[own])]
-    freed = allocations.freed[own]
-    return bool(2 * ((freed == NONE) | (freed > following)).sum() > len(own))
+    return (allocations.freed[own] != NONE) & (allocations.freed[own] > following)
 
 
 def _skips_zero_grad(allocations: Allocations, now: int, earlier: Int64) -> bool:

@@ -28,6 +28,14 @@ MOST_RESULTS = 3
 """Of one call: a result and two states. What keeps more is a graph."""
 
 
+FEWEST_GROWN = 4
+"""Sizes that rise one after the other, by chance once in 24 times."""
+
+
+LEAST_GROWN = 0.5
+"""Of the request: what the line makes beside it, such as what is joined each time, is smaller."""
+
+
 class WasteKind(Enum):
     """What the job could do without."""
 
@@ -42,6 +50,7 @@ class WasteKind(Enum):
     STOPPED = "activations of a pass that stopped before its backward pass"
     DATA = "more data than a step uses"
     GRADIENTS = "gradients of the last step, during a forward pass"
+    GROWN = "a tensor that a line makes anew, larger each time"
     RESULTS = "results of modules, kept since the first step that got this far"
     INTERMEDIATE = "the same, of modules inside of a model"
     HISTORY = "the history of an optimizer"
@@ -81,6 +90,7 @@ def find_waste(
     found = left | {
         WasteKind.DATA: _data(allocations, position),
         WasteKind.GRADIENTS: _old_gradients(allocations, position),
+        WasteKind.GROWN: _grown(allocations, position),
     }
     frames: dict[WasteKind, Frame | None] = {}
     if lost is not None:
@@ -125,6 +135,20 @@ def _data(allocations: Allocations, position: int) -> Int64:
     alike = np.bincount(allocations.stack[own] + 1, minlength=len(allocations.memory.stacks) + 1)
     many = (alike > MOST_INPUTS)[allocations.stack + 1]
     return np.flatnonzero(own & (older | many))
+
+
+def _grown(allocations: Allocations, position: int) -> Int64:
+    """The last one of the tensors that the line of the request makes, if each is larger than the one before,
+    and takes its place, as results do that are joined batch by batch."""
+    event = int(allocations.curve.event[position])
+    code, requested = int(allocations.memory.stack[event]), int(allocations.memory.bytes[event])
+    own = (allocations.stack == code) & (allocations.bytes >= LEAST_GROWN * requested)
+    own = np.flatnonzero(own & (allocations.position < position))[-FEWEST_GROWN:]
+    size, freed = allocations.bytes[own], allocations.freed[own]
+    if code == NONE or len(own) < FEWEST_GROWN:
+        return np.zeros(0, np.int64)
+    replaced = (freed[:-1] > allocations.position[own[1:]]).all() and freed[-1] == NONE
+    return own[-1:] if replaced and (np.diff(size) > 0).all() else np.zeros(0, np.int64)
 
 
 def _old_gradients(allocations: Allocations, position: int) -> Int64:

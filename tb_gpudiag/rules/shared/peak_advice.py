@@ -13,6 +13,7 @@ from tb_gpudiag.facts.memory.memory_kinds import MemoryKind
 from tb_gpudiag.facts.memory.peak import Peak
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.ways import WayKind
+from tb_gpudiag.facts.memory.waste import WasteKind
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.rules.shared.needed_memory import LEAST_ROOM_SHARE, ROOM_SHARE, may_fit_expandable
@@ -81,6 +82,11 @@ _GIANT = Advice(
     "one-hot codes and attention without a fused kernel. If the size is meant, compute it in parts.",
     CODE["giant"],
 )
+_FIRST = Advice(
+    "Nothing was there that this could be computed from: it is data, or made at its full size. Leave a data "
+    "set in the host's memory, and copy one batch at a time.",
+    CODE["inputs"],
+)
 _POOL = Advice(
     "Capture all CUDA graphs into one shared pool, the largest first, and allocate tensors of other streams "
     "on the stream that uses them.",
@@ -148,6 +154,13 @@ class _Composition:
         """Whether a pass has more parts than any before, as a longer loop has."""
         since = self.memory.shortage.since
         return self.has_grown and since is not None and since.growth == inf
+
+    @property
+    def needs_more(self) -> bool:
+        """Whether a pass that keeps its results for a backward pass is larger than any before, or the first
+        one: how much is to come in it is not known."""
+        first = self.memory.shortage.since is None and not self.trains and self.peak.phase is Phase.FORWARD
+        return self.activations >= MAIN_SHARE and (self.has_grown or first)
 
     @property
     def evaluates(self) -> bool:
@@ -274,6 +287,8 @@ def _of_cause(memory: DeviceMemory) -> list[Advice]:
     if memory.failure is None:
         return []
     cause = cause_of(memory, memory.failure)
+    if cause is FailureCause.GIANT and memory.failure.request.first:
+        return [_FIRST]
     if cause is FailureCause.FRAGMENTED and memory.failure.expandable:
         return [_PAD]
     return _OF_CAUSE.get(cause, [])
@@ -299,14 +314,19 @@ def advice_on(memory: DeviceMemory, peak: Peak, facts: Facts) -> list[Advice]:
     if _DATA in fits and memory.fit is not None and not in_pieces:
         return fits  # more of it is to come than this request
     if arranges and not wastes and may_fit_expandable(memory, room=LEAST_ROOM_SHARE):
-        return of_cause if may_fit_expandable(memory, room=ROOM_SHARE) else of_cause + fits
+        grows = bool(fits) and _Composition(peak, facts, memory).needs_more
+        if may_fit_expandable(memory, room=MUCH_ROOM_SHARE if grows else ROOM_SHARE):
+            return of_cause
+        return fits if grows else of_cause + fits
     return fits or of_cause or [_ACCUMULATE]
 
 
 def is_in_pieces(memory: DeviceMemory, kept_bytes: int) -> bool:
     """Whether a request failed only because memory is fragmented: with expandable segments there is much room,
-    or more than what the job has kept."""
+    or more than what the job has kept. A tensor that grows soon takes that as well."""
     if _of_cause(memory) != [_EXPANDABLE] or memory.fit is None or not memory.capacity_bytes:
+        return False
+    if any(waste.kind is WasteKind.GROWN for waste in memory.shortage.waste):
         return False
     kept = max(ROOM_SHARE, kept_bytes / memory.capacity_bytes) if kept_bytes else MUCH_ROOM_SHARE
     return may_fit_expandable(memory, room=min(MUCH_ROOM_SHARE, kept))

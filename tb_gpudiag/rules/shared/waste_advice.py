@@ -6,7 +6,7 @@ from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.waste import Waste, WasteKind
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.rule import fix_code
-from tb_gpudiag.rules.shared.usual_causes import GRADIENTS, GRAPH, HOOKS, OTHER
+from tb_gpudiag.rules.shared.usual_causes import GRADIENTS, GRAPH, HOOKS, LARGER, OTHER
 from tb_gpudiag.wording.quantity import number, size
 
 CODE = fix_code("tb_gpudiag.rules.memory.memory_peak")
@@ -154,6 +154,12 @@ _ON: dict[WasteKind, tuple[str, str]] = {
         "Gradients of the last step hold {held} during the forward pass. Unless you accumulate them over "
         "several batches, free them before it.",
         CODE["set_to_none"],
+    ),
+    WasteKind.GROWN: (
+        "The line of this request makes one tensor anew and larger each time, beside the one before, which "
+        "holds {held}: keep its parts in the host's memory and join them there, or make it once at its full "
+        "size.",
+        LARGER.code,
     ),
     WasteKind.RESULTS: (_RESULTS, OTHER.code),
     WasteKind.INTERMEDIATE: (_RESULTS, HOOKS.code),
