@@ -12,8 +12,8 @@ from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.memory_kinds import MemoryKind
 from tb_gpudiag.facts.memory.peak import Peak
 from tb_gpudiag.facts.memory.phase import Phase
-from tb_gpudiag.facts.memory.ways import WayKind
 from tb_gpudiag.facts.memory.waste import WasteKind
+from tb_gpudiag.facts.memory.ways import WayKind
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.rules.shared.needed_memory import LEAST_ROOM_SHARE, ROOM_SHARE, may_fit_expandable
@@ -313,17 +313,27 @@ def advice_on(memory: DeviceMemory, peak: Peak, facts: Facts) -> list[Advice]:
     fits = [*map(advice_on_waste, wastes[:MOST_WASTES]), *_of_peak(memory, peak, facts)]
     if _DATA in fits and memory.fit is not None and not in_pieces:
         return fits  # more of it is to come than this request
-    if arranges and not wastes and may_fit_expandable(memory, room=LEAST_ROOM_SHARE):
+    if arranges and not wastes:
         grows = bool(fits) and _Composition(peak, facts, memory).needs_more
-        if may_fit_expandable(memory, room=MUCH_ROOM_SHARE if grows else ROOM_SHARE):
-            return of_cause
-        return fits if grows else of_cause + fits
+        return _with_arrangement(memory, of_cause, fits, grows=grows)
     return fits or of_cause or [_ACCUMULATE]
 
 
+def _with_arrangement(
+    memory: DeviceMemory, arrangement: list[Advice], fits: list[Advice], *, grows: bool
+) -> list[Advice]:
+    """Return how memory should be arranged, if that leaves room, and what else makes the request fit. grows:
+    nobody knows how much is to come."""
+    if may_fit_expandable(memory, room=MUCH_ROOM_SHARE if grows else ROOM_SHARE):
+        return arrangement
+    if grows or not may_fit_expandable(memory, room=LEAST_ROOM_SHARE):
+        return fits or arrangement
+    return arrangement + fits
+
+
 def is_in_pieces(memory: DeviceMemory, kept_bytes: int) -> bool:
-    """Whether a request failed only because memory is fragmented: with expandable segments there is much room,
-    or more than what the job has kept. A tensor that grows soon takes that as well."""
+    """Whether a request failed only because memory is fragmented: with expandable segments there is much
+    room, or more than what the job has kept. A tensor that grows soon takes that as well."""
     if _of_cause(memory) != [_EXPANDABLE] or memory.fit is None or not memory.capacity_bytes:
         return False
     if any(waste.kind is WasteKind.GROWN for waste in memory.shortage.waste):
