@@ -12,7 +12,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8, numbered, stable_order
 from tb_gpudiag.facts.core.intervals import groups, places_of_each
 from tb_gpudiag.facts.memory.phase import Phase
-from tb_gpudiag.vocabulary.torch_frames import STATE_MADE, UPDATE, outermost_caller
+from tb_gpudiag.vocabulary.torch_frames import CHECKPOINT, NORMALIZES, STATE_MADE, UPDATE, outermost_caller
 
 if TYPE_CHECKING:
     from tb_gpudiag.facts.memory.allocations import Allocations
@@ -138,7 +138,7 @@ class _Kinds:
         else:
             waits &= in_model
             passes = self._is_mostly_freed & self._keeps_last() & ~self._keeps_many()
-            passes = waits & (passes | self._leaves_results() | self._only_infers())
+            passes = waits & (passes | self._leaves_results() | self._only_infers() | self._saves_nothing())
             self._put(passes, MemoryKind.TEMPORARY)
             waits &= ~passes
         self._put(waits, MemoryKind.ACTIVATION)
@@ -226,6 +226,22 @@ class _Kinds:
             enough = len(length) and length.min() >= FEWEST_RESULTS and length.sum() >= MOST_NOT_SAVED
             leaves[own] = enough and not (early > 0).any()
         return leaves
+
+    def _saves_nothing(self) -> bool:
+        """Whether layer norms have let go at once of the means and deviations that a graph saves. Blocks that
+        are computed again save nothing at first."""
+        allocations = self.allocations
+        norms = allocations.in_stack(NORMALIZES) & ~allocations.in_stack(CHECKPOINT)
+        own = np.flatnonzero((self.own == Phase.FORWARD) & norms)
+        stack, size = allocations.stack[own], allocations.bytes[own]
+        largest = np.zeros(len(allocations.memory.stacks), np.int64)
+        np.maximum.at(largest, stack, size)
+        own = own[2 * size <= largest[stack]]
+        others = (
+            np.flatnonzero(np.diff(allocations.stack, append=NONE - 1)) + 1
+        )  # the next one's stack differs
+        end = np.r_[allocations.position, len(self.phase)][others[np.searchsorted(others, own, side="right")]]
+        return len(own) > 0 and bool((self.end[own] < end).all())
 
     def _only_infers(self) -> bool:
         """Whether lines have called a model several times, nothing they made then is kept for a backward
