@@ -312,7 +312,8 @@ class _Kinds:
         or earlier updates freed what this line made."""
         makes = self.allocations.in_stack(STATE_MADE)
         updates = self.allocations.in_stack(UPDATE) & makes.any()
-        return updates & ~makes | self._is_mostly_freed
+        # The state of an optimizer that is gone was freed as well.
+        return (updates | self._is_mostly_freed) & ~makes
 
     @cached_property
     def _places(self) -> Int64:

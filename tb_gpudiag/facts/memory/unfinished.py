@@ -15,8 +15,8 @@ LEAST_BYTES = 4096
 """What is smaller is rounded up to 512 bytes, which hides by how much it has grown."""
 
 LINEAR_SHARE = 0.15
-"""Of what has grown in a pass, at least so much has grown as the length did: less than that in the first layer
-of a text that is too long."""
+"""Of what has grown in a pass, at least so much has grown as the length did. Where the first layer fails, it
+is hardly more."""
 
 SUPERLINEAR = 1.5
 """Between the first and the second power of the length."""
