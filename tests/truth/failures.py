@@ -38,6 +38,8 @@ from tests.truth import (  # noqa: F401
     failing_in_training,
     failing_in_training_too,
     failing_later,
+    failing_on_forums,
+    failing_on_forums_2,
     failing_seen_on_forums,
     failing_seen_on_forums_2,
     failing_too,
