@@ -33,6 +33,8 @@ from tests.truth import (  # noqa: F401
     failing_everywhere,
     failing_everywhere_too,
     failing_from_threads,
+    failing_in_issues,
+    failing_in_issues_2,
     failing_in_practice,
     failing_in_practice_2,
     failing_in_training,
