@@ -6,7 +6,7 @@ from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.waste import Waste, WasteKind
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.rule import fix_code
-from tb_gpudiag.rules.shared.usual_causes import GRADIENTS, GRAPH, HOOKS, LARGER, OTHER
+from tb_gpudiag.rules.shared.usual_causes import GRADIENTS, GRAPH, HOOKS, OTHER
 from tb_gpudiag.wording.quantity import number, size
 
 CODE = fix_code("tb_gpudiag.rules.memory.memory_peak")
@@ -157,9 +157,9 @@ _ON: dict[WasteKind, tuple[str, str]] = {
     ),
     WasteKind.GROWN: (
         "The line of this request makes one tensor anew and larger each time, beside the one before, which "
-        "holds {held}: keep its parts in the host's memory and join them there, or make it once at its full "
-        "size.",
-        LARGER.code,
+        "holds {held}: keep its parts in the host's memory, and join them there. If it has to be here, limit "
+        "it, or make it once at its full size.",
+        OTHER.code,
     ),
     WasteKind.RESULTS: (_RESULTS, OTHER.code),
     WasteKind.INTERMEDIATE: (_RESULTS, HOOKS.code),
