@@ -11,10 +11,14 @@ from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind
 from tb_gpudiag.facts.memory.phase import Phase
+from tb_gpudiag.vocabulary.recorded import ALLOCATOR_UNIT
 from tb_gpudiag.vocabulary.torch_frames import inside_model
 
 OWN_GRADIENTS = 0.25
 """Of the weights of the newest model: some of them may be frozen."""
+
+MOST_STATES = 2
+"""Tensors of a weight's size that an optimizer keeps: Adam's."""
 
 FEWEST_RESULTS = 3
 """That are still there when the next model is made: those of a model that is only tried out are not."""
@@ -85,8 +89,8 @@ def find_idle_models(allocations: Allocations) -> Int64:
 
 def _left_behind(allocations: Allocations) -> Int64:
     """Return the gradients of a model that training has left behind, and its weights and state: they are
-    older than weights that were made after an optimizer had run, and these have gradients of their own. A
-    training that goes on makes all of its gradients again."""
+    older than weights that were made after an optimizer had run, and of which alone there are gradients since
+    then. A training that goes on makes all of its gradients again."""
     alive = allocations.alive(int(allocations.failures[-1]))
     alive = np.sort(alive[~allocations.found[alive]])
     kind = allocations.kind[alive]
@@ -100,11 +104,14 @@ def _left_behind(allocations: Allocations) -> Int64:
         return begins
     newest, size = weights[begins[-1] + 1], allocations.bytes
     old, own = gradients[gradients < newest], gradients[gradients > newest]
-    if not len(old) or size[own].sum() < OWN_GRADIENTS * size[weights[weights >= newest]].sum():
+    older, newer = state[state < newest], size[weights[weights >= newest]].sum()
+    # Layers that are added to a model are trained with those that it had.
+    alone = size[own].sum() <= newer + len(own) * ALLOCATOR_UNIT
+    if not (len(old) or (len(older) and alone)) or size[own].sum() < OWN_GRADIENTS * newer:
         return np.zeros(0, np.int64)
     earlier = weights[weights < newest][::-1]
-    its_own = earlier[np.cumsum(size[earlier]) <= size[old].sum()]
-    return np.sort(np.r_[old, its_own, state[state < newest]])
+    its_own = earlier[np.cumsum(size[earlier]) <= max(size[old].sum(), size[older].sum() // MOST_STATES)]
+    return np.sort(np.r_[old, its_own, older])
 
 
 def _made(allocations: Allocations, chosen: Int64) -> Counter[tuple[int, int]]:

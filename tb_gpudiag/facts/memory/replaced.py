@@ -28,9 +28,6 @@ other into one model, are less."""
 FEWEST_CALLS = 3
 """A model that was called less often may only have been tried out."""
 
-FEWEST_TRIALS = 2
-"""That were trained before the one that is made now."""
-
 MOST_PARTS = 16
 """Of weights with calls of models in between: more are weights made in each step."""
 
@@ -113,13 +110,10 @@ def find_replaced_models(allocations: Allocations) -> Int64:
     allocation failed: what was made of it so far, and the request, have the sizes of their first weights, in
     this order. In their place, there is room for all of the new one.
 
-    In a training, a model of the same sizes may be needed beside it: a target, a reference, a teacher. But
-    each trial of a search trains what the same line makes.
     """
     position, none = int(allocations.failures[-1]), np.zeros(0, np.int64)
     event = int(allocations.curve.event[position])
-    trains = (allocations.phase == Phase.BACKWARD).any()
-    if allocations.context.phase[event] != Phase.PARAMETER or (trains and not _are_trials(allocations)):
+    if allocations.context.phase[event] != Phase.PARAMETER:
         return none
     alive = np.sort(allocations.alive(position))
     own = (allocations.phase[alive] == Phase.PARAMETER) & (allocations.stack[alive] != NONE)
@@ -148,14 +142,6 @@ def find_replaced_models(allocations: Allocations) -> Int64:
         and _calls_between(allocations, calls, int(own[-1])) >= FEWEST_CALLS
     ]
     return np.sort(np.concatenate([none, *ran]))
-
-
-def _are_trials(allocations: Allocations) -> bool:
-    """Whether the line that makes a model has made others before, which were trained, one after the other."""
-    code = int(allocations.memory.stack[allocations.curve.event[allocations.failures[-1]]])
-    made = np.flatnonzero((allocations.stack == code) & (code != NONE))
-    begun = np.cumsum(np.diff(allocations.phase == Phase.BACKWARD, prepend=False))
-    return len(np.unique(begun[made])) >= FEWEST_TRIALS
 
 
 def _calls_between(allocations: Allocations, calls: Int64, since: int) -> int:

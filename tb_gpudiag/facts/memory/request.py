@@ -85,8 +85,14 @@ def find_request(allocations: Allocations, position: int) -> Request:
         beside_bytes=beside,
         of_layer=is_of_layer(stack),
         usual=_is_usual(allocations, position, code),
-        first=formula and not _is_computed(allocations, position),
+        first=formula and not _has_run(allocations, position),
     )
+
+
+def _has_run(allocations: Allocations, position: int) -> bool:
+    """Whether anything but weights was made before this event."""
+    before = allocations.position < position
+    return bool((before & (allocations.phase != Phase.PARAMETER)).any())
 
 
 def _is_usual(allocations: Allocations, position: int, code: int) -> bool:

@@ -54,6 +54,7 @@ def trained_model() -> SnapshotBuilder:
 
 def test_one_giant_request_is_named_and_nothing_is_sharded(tmp_path: Path) -> None:
     snapshot = small_model()
+    snapshot.allocate(MIB, at=9, stack=["train.py(4): main"])
     snapshot.out_of_memory(64 << 30, at=10, device_free=15 << 30)
     snapshot.traces[0][-1]["frames"] = [{"filename": "loss.py", "line": 12, "name": "pairwise"}]
     found = found_in(snapshot, tmp_path)
