@@ -11,6 +11,7 @@ from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind
 from tb_gpudiag.facts.memory.phase import Phase, in_engine
+from tb_gpudiag.facts.memory.since import skips_zero_grad
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame, innermost_place
 from tb_gpudiag.vocabulary.torch_frames import EVALUATES, outermost_caller
@@ -19,6 +20,11 @@ FEWEST_PASSES = 3
 """One pass at a new line may be a step's, and a second one its other half, unless a function says that it
 evaluates."""
 
+FEWEST_BESIDE_GRADIENTS = 2
+"""Passes that begin as no step of the training does: gradients are still there."""
+
+MOST_COMPARED = 8
+"""Passes of the training, the last ones: all of them begin alike."""
 
 GRAPH_RESULTS = 3
 """A pass that waits for a backward pass keeps more than its result and its loss."""
@@ -36,18 +42,14 @@ class LostPasses:
 def find_lost_passes(allocations: Allocations, position: int) -> LostPasses | None:
     """Return those that hold most after the event at this position; None without any. Only the stacks of a
     snapshot show who calls a model, and only a recording with a backward pass what comes before one."""
-    memory, phase = allocations.memory, allocations.context.phase[allocations.curve.event]
-    if not memory.stacks or not (phase == Phase.BACKWARD).any():
+    backward = allocations.context.phase[allocations.curve.event] == Phase.BACKWARD
+    if not allocations.memory.stacks or not backward.any():
         return None
-    caller_of = [outermost_caller(stack) for stack in memory.stacks]
-    trained = {caller_of[code] for code in _stacks_of_backward(allocations)}
-    if phase[position] == Phase.BACKWARD:
-        trained.add(_last_caller(allocations, caller_of))
-    codes_of = _codes_of(caller_of, trained)
-    left = _waiting(allocations, position, codes_of)
-    retained = bool(_calls_before_backward(allocations, caller_of).intersection(left))
+    calls = _Calls(allocations, position)
+    left = calls.waiting()
+    retained = bool(calls.before_backward().intersection(left))
     if not retained:
-        never = _never_trained(allocations, caller_of, trained, codes_of, left)
+        never = calls.never_trained(left)
         left = {caller: own for caller, own in left.items() if caller in never}
     if not left:
         return None
@@ -56,68 +58,96 @@ def find_lost_passes(allocations: Allocations, position: int) -> LostPasses | No
     return LostPasses(innermost_place(caller), own, retained)
 
 
-def _codes_of(caller_of: list[str], trained: set[str]) -> dict[str, list[int]]:
-    """Stacks of each line that calls a model, and is not among those that train."""
-    found = defaultdict[str, list[int]](list)
-    for code, caller in enumerate(caller_of):
-        if caller and caller not in trained:
-            found[caller].append(code)
-    return found
+class _Calls:
+    """Lines that call a model until the event at this position.
 
+    caller_of: by stack, the line; "" outside of a model. trained: lines from which backward passes go back.
+    codes_of: stacks of each of the others.
+    """
 
-def _never_trained(
-    allocations: Allocations,
-    caller_of: list[str],
-    trained: set[str],
-    codes_of: dict[str, list[int]],
-    left: dict[str, Int64],
-) -> set[str]:
-    """Lines whose calls of a model wait for no backward pass."""
-    trains = {name for caller in trained for name in _functions(caller)}
-    passed = _passed_over(allocations, caller_of)
-    return {
-        caller
-        for caller, own in left.items()
-        if caller in passed
-        or _calls(allocations, caller, codes_of[caller], own) >= FEWEST_PASSES
-        or _evaluates(_functions(caller) - trains)
-    }
+    def __init__(self, allocations: Allocations, position: int) -> None:
+        self.allocations, self.position = allocations, position
+        self.phase = allocations.context.phase[allocations.curve.event]
+        self.caller_of = [outermost_caller(stack) for stack in allocations.memory.stacks]
+        self.trained = {self.caller_of[code] for code in _stacks_of_backward(allocations)}
+        if self.phase[position] == Phase.BACKWARD:
+            self.trained.add(self._last())
+        self.codes_of = defaultdict[str, list[int]](list)
+        for code, caller in enumerate(self.caller_of):
+            if caller and caller not in self.trained:
+                self.codes_of[caller].append(code)
 
+    def waiting(self) -> dict[str, Int64]:
+        """Indices of the activations that are alive and never freed, by the line that calls the model."""
+        allocations = self.allocations
+        alive = allocations.alive(self.position)
+        own = (allocations.kind == KINDS.index(MemoryKind.ACTIVATION)) & (allocations.freed == NONE)
+        waits = alive[(own & ~allocations.found)[alive]]
+        stack = allocations.stack[waits]
+        found = {caller: waits[np.isin(stack, codes)] for caller, codes in self.codes_of.items()}
+        return {caller: own for caller, own in found.items() if len(own)}
 
-def _waiting(allocations: Allocations, position: int, codes_of: dict[str, list[int]]) -> dict[str, Int64]:
-    """Indices of the activations that are alive after the event at this position, and never freed, by the
-    line that calls the model. codes_of: stacks of each line."""
-    alive = allocations.alive(position)
-    own = (allocations.kind == KINDS.index(MemoryKind.ACTIVATION)) & (allocations.freed == NONE)
-    waits = alive[(own & ~allocations.found)[alive]]
-    found = {caller: waits[np.isin(allocations.stack[waits], codes)] for caller, codes in codes_of.items()}
-    return {caller: own for caller, own in found.items() if len(own)}
+    def never_trained(self, left: dict[str, Int64]) -> set[str]:
+        """Lines whose calls of a model wait for no backward pass. left: what waits of each."""
+        trains = {name for caller in self.trained for name in _functions(caller)}
+        passed = self._passed_over()
+        fewest = FEWEST_BESIDE_GRADIENTS if self._skips_zero_grad() else FEWEST_PASSES
+        return {
+            caller
+            for caller, own in left.items()
+            if caller in passed
+            or self._number(caller, own) >= fewest
+            or _evaluates(_functions(caller) - trains)
+        }
 
+    def before_backward(self) -> set[str]:
+        """Lines that call a model last before a backward pass. The last pass is left out: it may fail."""
+        before = self._last_before_backward()[:-1]
+        return {self.caller_of[code] for code in self.allocations.stack[before].tolist()}
 
-def _calls(allocations: Allocations, caller: str, codes: list[int], own: Int64) -> int:
-    """Return how often at least a line has called a model to make these allocations. Calls that follow each
-    other show by what each makes once: equal layers make the same. codes: the line's stacks."""
-    made = np.isin(allocations.stack, codes) & (allocations.position >= allocations.position[own[0]])
-    _, count = np.unique(allocations.stack[made], return_counts=True)
-    begins = np.searchsorted(allocations.call_begins(caller), allocations.position[own], side="right")
-    return max(len(np.unique(begins)), int(count.min()))
+    def _last_before_backward(self) -> Int64:
+        """What a call of a model has made last before each backward pass: indices."""
+        allocations = self.allocations
+        backward = allocations.phase == Phase.BACKWARD
+        begins = allocations.position[backward & ~np.r_[False, backward[:-1]]]
+        called = np.array([bool(caller) for caller in self.caller_of], np.bool_)
+        own = np.flatnonzero(_is_forward(allocations))
+        own = own[called[allocations.stack[own]]]
+        before = np.searchsorted(allocations.position[own], begins) - 1
+        return own[before[before >= 0]]
 
+    def _skips_zero_grad(self) -> bool:
+        """Whether gradients are alive in the pass that failed, and were not in those that trained last."""
+        trained = self.allocations.position[self._last_before_backward()]
+        return skips_zero_grad(self.allocations, self.position, trained[-MOST_COMPARED:])
 
-def _last_caller(allocations: Allocations, caller_of: list[str]) -> str:
-    """What calls the last forward pass: the backward pass that fails is its."""
-    calls = [caller_of[code] for code in allocations.stack[_is_forward(allocations)].tolist()]
-    return next(filter(None, reversed(calls)), "")
+    def _number(self, caller: str, own: Int64) -> int:
+        """Return how often at least a line has called a model to make these allocations. Calls that follow
+        each other show by what each makes once: equal layers make the same."""
+        allocations = self.allocations
+        made = np.isin(allocations.stack, self.codes_of[caller])
+        made &= allocations.position >= allocations.position[own[0]]
+        _, count = np.unique(allocations.stack[made], return_counts=True)
+        begins = np.searchsorted(allocations.call_begins(caller), allocations.position[own], side="right")
+        return max(len(np.unique(begins)), int(count.min()))
 
+    def _last(self) -> str:
+        """What calls the last forward pass: the backward pass that fails is its."""
+        allocations = self.allocations
+        lines = [self.caller_of[code] for code in allocations.stack[_is_forward(allocations)].tolist()]
+        return next(filter(None, reversed(lines)), "")
 
-def _calls_before_backward(allocations: Allocations, caller_of: list[str]) -> set[str]:
-    """Lines that call a model last before a backward pass. The last such pass is left out: it may fail."""
-    backward = allocations.phase == Phase.BACKWARD
-    begins = allocations.position[backward & ~np.r_[False, backward[:-1]]]
-    called = np.array([bool(caller) for caller in caller_of], np.bool_)
-    own = np.flatnonzero(_is_forward(allocations))
-    own = own[called[allocations.stack[own]]]
-    before = np.searchsorted(allocations.position[own], begins[:-1]) - 1
-    return {caller_of[code] for code in allocations.stack[own[before[before >= 0]]].tolist()}
+    def _passed_over(self) -> set[str]:
+        """Lines whose calls of a model have kept a graph through a backward pass: several of its results. A
+        call without a graph keeps its result alone."""
+        allocations = self.allocations
+        count = np.cumsum(self.phase == Phase.BACKWARD)
+        ended = np.flatnonzero(_is_forward(allocations) & (allocations.freed != NONE))
+        ended = ended[count[allocations.freed[ended]] > count[allocations.position[ended]]]
+        caller, number = np.unique(np.array(self.caller_of, object), return_inverse=True)
+        called, base = number.reshape(-1)[allocations.stack[ended]], len(count) + 1
+        passes, many = np.unique(called * base + count[allocations.position[ended]], return_counts=True)
+        return set(caller[passes[many >= GRAPH_RESULTS] // base].tolist())
 
 
 def _functions(stack: str) -> set[str]:
@@ -126,18 +156,6 @@ def _functions(stack: str) -> set[str]:
 
 def _evaluates(functions: set[str]) -> bool:
     return any(EVALUATES.fullmatch(name) for name in functions)
-
-
-def _passed_over(allocations: Allocations, caller_of: list[str]) -> set[str]:
-    """Lines whose calls of a model have kept a graph through a backward pass: several of its results. A call
-    without a graph keeps its result alone."""
-    count = np.cumsum(allocations.context.phase[allocations.curve.event] == Phase.BACKWARD)
-    ended = np.flatnonzero(_is_forward(allocations) & (allocations.freed != NONE))
-    ended = ended[count[allocations.freed[ended]] > count[allocations.position[ended]]]
-    caller, number = np.unique(np.array(caller_of, object), return_inverse=True)
-    called, base = number.reshape(-1)[allocations.stack[ended]], len(count) + 1
-    passes, many = np.unique(called * base + count[allocations.position[ended]], return_counts=True)
-    return set(caller[passes[many >= GRAPH_RESULTS] // base].tolist())
 
 
 def _stacks_of_backward(allocations: Allocations) -> list[int]:

@@ -90,7 +90,7 @@ def _compared(allocations: Allocations, position: int, alike: Int64, place: Int6
     requested = int(allocated_bytes(np.maximum(1, allocations.memory.bytes[event : event + 1]))[0])
     size = allocated_bytes(allocations.bytes[alike])
     fits, growth = alike[size * AS_LARGE >= requested], requested / int(size.max())
-    skips = _skips_zero_grad(allocations, position, allocations.position[alike])
+    skips = skips_zero_grad(allocations, position, allocations.position[alike])
     waits = _waits(allocations, alike)
     if not len(fits):
         return Since(growth, fits, len(alike), waits, skips)
@@ -149,7 +149,7 @@ def _waited(allocations: Allocations, own: Int64) -> Bool:
     return (allocations.freed[own] != NONE) & (allocations.freed[own] > following)
 
 
-def _skips_zero_grad(allocations: Allocations, now: int, earlier: Int64) -> bool:
+def skips_zero_grad(allocations: Allocations, now: int, earlier: Int64) -> bool:
     """Whether gradients are alive now, in a forward pass, and were not in earlier ones that came after a
     backward pass: they are freed before these."""
     phase = allocations.context.phase[allocations.curve.event]
