@@ -144,7 +144,7 @@ def _finding(memory: DeviceMemory, facts: Facts) -> Finding:
         ),
         fix=Fix(
             " ".join(one.text for one in advice),
-            "\n\n".join(one.code for one in advice),
+            "\n\n".join(filter(None, (one.code for one in advice))),
             URL,
         ),
         cost_bytes=_cost_bytes(memory, leaks),

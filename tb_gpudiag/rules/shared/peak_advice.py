@@ -117,6 +117,11 @@ _EVALUATION = Advice(
     "that fitted.",
     CODE["inference"],
 )
+_NO_BACKWARD = Advice(
+    "The recording has no backward pass: if none is to come, run this under torch.inference_mode() instead, "
+    "which keeps no activations.",
+    "",
+)
 _DATA = Advice(
     "No model was called so far: what the GPU holds is data. Leave the data set in the host's memory, "
     "prepare it there, or in parts, and copy one batch at a time.",
@@ -357,7 +362,9 @@ def _of_peak(memory: DeviceMemory, peak: Peak, facts: Facts) -> list[Advice]:
         needless.append(_CHECKPOINT)
     elif found.asks_more_often or (found.has_grown and _ATTENTION in fits):
         needless.append(_ACCUMULATE)  # a longer loop, or longer sequences: batches are no larger
-    return [advice for advice in fits if advice not in needless]
+    fits = [advice for advice in fits if advice not in needless]
+    waits = peak.phase is Phase.FORWARD and not found.trains and _is_activations(found)
+    return [*fits, _NO_BACKWARD] if fits and waits else fits
 
 
 def _cannot_recompute(memory: DeviceMemory) -> bool:
