@@ -213,6 +213,11 @@ def _is_activations(found: _Composition) -> bool:
     return found.activations >= MAIN_SHARE
 
 
+def _may_need_no_graph(found: _Composition) -> bool:
+    """Activations dominate, and no backward pass shows what they are for."""
+    return found.peak.phase is Phase.FORWARD and not found.trains and _is_activations(found)
+
+
 def _is_fp32_activations(found: _Composition) -> bool:
     """Activations dominate, and some matmuls run in FP32."""
     if found.facts.device is None or not _is_activations(found):
@@ -266,6 +271,7 @@ _ADVICE: tuple[tuple[Callable[[_Composition], bool], Advice], ...] = (
     (_is_activations, _CHECKPOINT),
     (_is_fp32_activations, _PRECISION),
     (_is_activations, _ACCUMULATE),
+    (_may_need_no_graph, _NO_BACKWARD),
     (_is_old_gradients, _SET_TO_NONE),
     (_is_optimizer_temporaries, _FOREACH),
     (_is_inference, _INFERENCE),
@@ -362,9 +368,7 @@ def _of_peak(memory: DeviceMemory, peak: Peak, facts: Facts) -> list[Advice]:
         needless.append(_CHECKPOINT)
     elif found.asks_more_often or (found.has_grown and _ATTENTION in fits):
         needless.append(_ACCUMULATE)  # a longer loop, or longer sequences: batches are no larger
-    fits = [advice for advice in fits if advice not in needless]
-    waits = peak.phase is Phase.FORWARD and not found.trains and _is_activations(found)
-    return [*fits, _NO_BACKWARD] if fits and waits else fits
+    return [advice for advice in fits if advice not in needless]
 
 
 def _cannot_recompute(memory: DeviceMemory) -> bool:
