@@ -32,7 +32,8 @@ def find_earlier_models(allocations: Allocations) -> Int64:
     the newest one is not known to be as they are.
 
     Layers that are added to a model have no optimizer state as the first ones had, at the same lines, of the
-    same sizes; copies of weights have none at all. Only a snapshot's stacks tell these lines.
+    same sizes, and are not all of it; copies of weights have none, also after a backward pass. Only
+    a snapshot's stacks tell these lines.
     """
     alive = allocations.alive(int(allocations.failures[-1]))
     alive = np.sort(alive[(allocations.stack[alive] != NONE) & ~allocations.found[alive]])
@@ -47,7 +48,9 @@ def find_earlier_models(allocations: Allocations) -> Int64:
     models = [_made(allocations, weights[model == i]) for i in range(len(steps))]
     states = [_made(allocations, state[owner == i]) for i in range(len(steps))]
     newest, trained = models[-1], [made for made in states if made]
-    if len(trained) < 2 or not trained[-1] <= trained[-2]:
+    is_new = not (allocations.phase[weights[-1] :] == Phase.BACKWARD).any()
+    again = is_new and newest in models[:-1]
+    if not again and (len(trained) < 2 or not trained[-1] <= trained[-2]):
         return _left_behind(allocations)
     alike = [i for i, made in enumerate(models[:-1]) if newest <= made and states[i]]
     if not alike:

@@ -13,6 +13,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.memory.allocations import Allocations
+from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.recorded import allocated_bytes
@@ -21,6 +22,9 @@ from tb_gpudiag.vocabulary.torch_frames import outermost_caller
 AS_LARGE = 1.02
 """The allocator rounds a request up to 512 bytes, and torch a convolution's workspace more coarsely."""
 
+
+LONGER = 1.25
+"""Times what a place has saved in any step before: layers that are skipped by chance are fewer."""
 
 MOST_BACKWARD = 3
 """Backward passes of one step: of a loss, of its gradients, and of a penalty on these."""
@@ -54,11 +58,44 @@ def find_since(allocations: Allocations) -> Since | None:
     without stacks."""
     if not allocations.memory.stacks or not allocations.paired:
         return None
+    if _is_longer(allocations):
+        return Since(np.inf, np.zeros(0, np.int64))
     # An evaluation calls the model at a line of its own.
     at_line = _at_place(
         allocations, allocations.stack.astype(np.int64), np.arange(len(allocations.memory.stacks))
     )
     return at_line or _at_place(allocations, allocations.inner_stack, allocations.inside_model)
+
+
+def _is_longer(allocations: Allocations) -> bool:
+    """Whether a backward pass failed for which most places have saved more tensors than for any before, as
+    in a longer loop."""
+    position = int(allocations.failures[-1])
+    begins = _runs(allocations, Phase.BACKWARD)
+    forward = (allocations.phase == Phase.FORWARD) & (allocations.stack != NONE) & allocations.in_module
+    in_backward = allocations.context.phase[allocations.curve.event[position]] == Phase.BACKWARD
+    if not in_backward or not forward.any() or len(begins) < 2:
+        return False
+    last = int(allocations.stack[np.flatnonzero(forward)[-1]])
+    saved = forward & (allocations.kind == KINDS.index(MemoryKind.ACTIVATION))
+    own = np.flatnonzero(_of_caller(allocations, last) & saved)
+    step, place = np.searchsorted(begins, allocations.position[own]), allocations.inner_stack[own]
+    made, count = np.unique(step * (place.max(initial=0) + 1) + place, return_counts=True)
+    step, place = np.divmod(made, place.max(initial=0) + 1)
+    most, now = np.zeros((2, place.max(initial=0) + 1), np.int64)
+    is_last = step == len(begins) - 1
+    np.maximum.at(most, place[~is_last], count[~is_last])
+    now[place[is_last]] = count[is_last]
+    both = (most > 0) & (now > 0)
+    return bool(2 * (now > LONGER * most)[both].sum() > both.sum())
+
+
+def _of_caller(allocations: Allocations, code: int) -> Bool:
+    """Mask of what the line allocates that calls the model in this stack, shape (a,)."""
+    stacks = allocations.memory.stacks
+    caller = outermost_caller(stacks[code]) if code != NONE else ""
+    same = [caller != "" and outermost_caller(stack) == caller for stack in stacks]
+    return np.array([*same, False], np.bool_)[allocations.stack]
 
 
 def _at_place(allocations: Allocations, place: Int64, of_stack: Int64) -> Since | None:
@@ -134,12 +171,9 @@ def _waits(allocations: Allocations, own: Int64) -> bool:
 def _trains(allocations: Allocations, code: int, begins: Int64) -> bool:
     """Whether the line that calls the model in this stack has left something for each backward pass that
     followed its calls: then a step ends with that, however often it calls the model. begins: of steps."""
-    stacks = allocations.memory.stacks
-    caller = outermost_caller(stacks[code]) if code != NONE else ""
-    same = np.array([outermost_caller(stack) == caller for stack in stacks] + [False], np.bool_)
-    own = np.flatnonzero(same[allocations.stack] & (allocations.position < begins[-1]))
+    own = np.flatnonzero(_of_caller(allocations, code) & (allocations.position < begins[-1]))
     step = np.searchsorted(begins, allocations.position[own], side="right")
-    return bool(caller) and len(np.unique(step[_waited(allocations, own)])) == len(np.unique(step))
+    return len(own) > 0 and len(np.unique(step[_waited(allocations, own)])) == len(np.unique(step))
 
 
 def _waited(allocations: Allocations, own: Int64) -> Bool:
