@@ -237,11 +237,12 @@ class _Kinds:
         largest = np.zeros(len(allocations.memory.stacks), np.int64)
         np.maximum.at(largest, stack, size)
         own = own[2 * size <= largest[stack]]
-        others = (
-            np.flatnonzero(np.diff(allocations.stack, append=NONE - 1)) + 1
-        )  # the next one's stack differs
-        end = np.r_[allocations.position, len(self.phase)][others[np.searchsorted(others, own, side="right")]]
-        return len(own) > 0 and bool((self.end[own] < end).all())
+        # Each is over when another stack allocates.
+        others = np.flatnonzero(np.diff(allocations.stack, append=NONE - 1)) + 1
+        over = np.r_[allocations.position, len(self.phase)][
+            others[np.searchsorted(others, own, side="right")]
+        ]
+        return len(own) > 0 and bool((self.end[own] < over).all())
 
     def _only_infers(self) -> bool:
         """Whether lines have called a model several times, nothing they made then is kept for a backward

@@ -31,7 +31,6 @@ MOST_RESULTS = 3
 FEWEST_GROWN = 4
 """Sizes that rise one after the other, by chance once in 24 times."""
 
-
 LEAST_GROWN = 0.5
 """Of the request: what the line makes beside it, such as what is joined each time, is smaller."""
 
