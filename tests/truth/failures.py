@@ -23,6 +23,8 @@ from tests.truth import (  # noqa: F401
     failing_as_posted,
     failing_as_threads_say,
     failing_as_threads_say_2,
+    failing_as_users_report,
+    failing_as_users_report_2,
     failing_at_colleagues,
     failing_at_last,
     failing_at_last_sight,
