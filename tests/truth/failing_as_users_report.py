@@ -273,6 +273,12 @@ def three_models_for_one_recording() -> None:
     print(len(text), len(words), len(turns))
 
 
+def _picked(memory: Any) -> tuple[Any, Any, Any, Any]:
+    steps = [memory[int(i)] for i in torch.randint(0, len(memory), (8,))]
+    before, actions, after, rewards = zip(*steps, strict=True)
+    return torch.cat(before), torch.tensor(actions), torch.cat(after), torch.tensor(rewards)
+
+
 @failing(
     Gpu(1280 * MIB, scale=92), "other inputs", "shard checkpoint accumulate others expandable giant graph"
 )
@@ -294,12 +300,10 @@ def frames_in_the_replay_memory() -> None:
         memory.append((state, action, following, float(step % 7 == 0)))
         state = following
         if step >= 24 and step % 8 == 0:
-            picked = [memory[int(i)] for i in torch.randint(0, len(memory), (8,))]
-            before, after = torch.cat([p[0] for p in picked]), torch.cat([p[2] for p in picked])
-            rewards = torch.tensor([p[3] for p in picked])
+            before, actions, after, rewards = _picked(memory)
             with torch.no_grad():
                 wanted = rewards + 0.99 * network(after).max(1).values
-            values = network(before)[torch.arange(8), torch.tensor([p[1] for p in picked])]
+            values = network(before)[torch.arange(8), actions]
             loss = functional.smooth_l1_loss(values, wanted)
             optimizer.zero_grad()
             loss.backward()

@@ -242,7 +242,9 @@ class _Kinds:
         over = np.r_[allocations.position, len(self.phase)][
             others[np.searchsorted(others, own, side="right")]
         ]
-        return len(own) > 0 and bool((self.end[own] < over).all())
+        gone = self.end[own] < over
+        # One that fails has not returned.
+        return bool(gone.any() and gone[over < len(self.phase)].all())
 
     def _only_infers(self) -> bool:
         """Whether lines have called a model several times, nothing they made then is kept for a backward
