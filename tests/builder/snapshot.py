@@ -117,8 +117,10 @@ class SnapshotBuilder:
             if len(pair) == 2 and all(one.state == "inactive" for one in pair):
                 segment.blocks[i - 1 : i + 1] = [_Block(pair[0].address, pair[0].bytes + pair[1].bytes)]
 
-    def out_of_memory(self, size: int, *, at: float, device: int = 0, device_free: int = 0) -> None:
-        self._entry(device, "oom", 0, size, at, [])
+    def out_of_memory(
+        self, size: int, *, at: float, device: int = 0, device_free: int = 0, stack: Sequence[str] = ()
+    ) -> None:
+        self._entry(device, "oom", 0, size, at, _frames(stack))
         del self.traces[device][-1]["addr"]
         self.traces[device][-1]["device_free"] = device_free
 

@@ -62,11 +62,7 @@ class Job:
             self.snapshot.free(address, at=self.now)
 
     def fail(self, mib: int, folder: Path, stack: list[str] | None = None) -> DeviceMemory:
-        self.snapshot.out_of_memory(mib * MIB, at=self.now + 1, device_free=MIB)
-        frames = [frame.replace("): ", "(").split("(") for frame in reversed(stack or layer(41))]
-        self.snapshot.traces[0][-1]["frames"] = [
-            {"filename": file, "line": int(number), "name": name} for file, number, name in frames
-        ]
+        self.snapshot.out_of_memory(mib * MIB, at=self.now + 1, device_free=MIB, stack=stack or layer(41))
         (memory,) = Facts(read_trace(str(self.snapshot.write(folder)))).memory
         return memory
 

@@ -29,11 +29,7 @@ def fail(
     snapshot: SnapshotBuilder, mib: int, stack: Sequence[str] = (), *, free_mib: int = 1
 ) -> SnapshotBuilder:
     """Fail at the end, for a request from this stack, outermost frame first."""
-    snapshot.out_of_memory(mib * MIB, at=900, device_free=free_mib * MIB)
-    frames = [frame.replace("): ", "(").split("(") for frame in reversed(stack)]
-    snapshot.traces[0][-1]["frames"] = [
-        {"filename": file, "line": int(line), "name": name} for file, line, name in frames
-    ]
+    snapshot.out_of_memory(mib * MIB, at=900, device_free=free_mib * MIB, stack=stack)
     return snapshot
 
 
