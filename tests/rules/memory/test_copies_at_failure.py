@@ -157,6 +157,26 @@ def test_a_model_that_has_run_is_let_go_of_before_its_new_version(
     assert ("while a new one of the same sizes is made" in found.fix.text) is replaced
 
 
+@pytest.mark.parametrize("ran", [True, False])
+def test_a_model_that_was_trained_is_let_go_of_before_the_next_trial(ran: bool, tmp_path: Path) -> None:
+    """A teacher is made before the model of its sizes that learns from it, and has not run."""
+    snapshot, makes = Job(), ["train.py(4): main", "search.py(9): trial", INIT]
+    snapshot.made(["train.py(3): main", INIT], (5, 3))
+    snapshot.free(snapshot.made(ENCODE, [2])[0], at=snapshot.at + 5)
+    if ran:
+        snapshot.made(makes, (16, 1, 1, 12))
+    for _ in range(3):
+        result = snapshot.made(["train.py(5): fit", CALL, "model.py(8): forward"], [2])
+        gradient = snapshot.made(["train.py(6): fit", BACKWARD], [1])
+        for address in result + gradient:
+            snapshot.free(address, at=snapshot.at + 5)
+    if not ran:
+        snapshot.made(makes, (16, 1, 1, 12))
+    snapshot.made(makes, (16, 1, 1))
+    found = found_in(fail(snapshot, 12, makes), tmp_path)
+    assert ("while a new one of the same sizes is made" in found.fix.text) is ran
+
+
 LAYERS = [["train.py(5): fit", CALL, f"layer.py({line}): forward"] for line in range(4)]
 
 

@@ -56,6 +56,34 @@ def test_equal_layers_of_one_pass_are_no_passes(calls: int, tmp_path: Path) -> N
     assert len(lost) == (calls > 1)
 
 
+@pytest.mark.parametrize(("passes", "accumulates", "lost"), [(2, False, 1), (1, False, 0), (2, True, 0)])
+def test_two_passes_that_begin_beside_gradients_train_nothing(
+    passes: int, accumulates: bool, lost: int, tmp_path: Path
+) -> None:
+    """Steps of the training free them first, unless they accumulate them: then two passes may be a step."""
+    snapshot = small_model()
+    snapshot.segment(300 * MIB, at=2)
+    gradients = list[int]()
+    for step in range(3):
+        at = 10 + 10 * step
+        for address in [] if accumulates else gradients:
+            snapshot.free(address, at=at)
+        made = [
+            snapshot.allocate(5 * MIB, at=at + 1, stack=LAYER),
+            snapshot.allocate(512, at=at + 2, stack=ENGINE),
+        ]
+        gradients = [snapshot.allocate(10 * MIB, at=at + 3)]
+        for address in made:
+            snapshot.free(address, at=at + 4)
+    tunes = [["train.py(30): tune", CALL, f"model.py({layer}): forward"] for layer in range(4)]
+    for number in range(passes):
+        for layer in range(4):
+            snapshot.allocate(10 * MIB, at=50 + 10 * number + layer, stack=tunes[layer])
+        snapshot.allocate(512, at=55 + 10 * number, stack=["train.py(31): tune"])
+    (memory,) = facts_at(fail(snapshot, 400, tunes[0]), tmp_path).memory
+    assert [waste.kind for waste in memory.shortage.waste].count(WasteKind.LOST_PASSES) == lost
+
+
 @pytest.mark.parametrize("frozen", [True, False])
 def test_what_no_earlier_pass_saved_at_a_line_is_temporary(frozen: bool, tmp_path: Path) -> None:
     """A frozen tower lets go of its results before the backward pass."""

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from tb_gpudiag.facts.memory.waste import WasteKind
+from tb_gpudiag.rules.memory.memory_peak import RULE
 from tests.builder import SnapshotBuilder
 from tests.rules.memory.test_failure_advice import FORWARD, INIT, STEP, fail
-from tests.rules.memory.test_failure_causes import BACKWARD, CALL, TORCH, found_in, small_model
-from tests.rules.memory_stage import MIB
+from tests.rules.memory.test_failure_causes import (
+    BACKWARD,
+    CALL,
+    TORCH,
+    facts_at,
+    found_in,
+    small_model,
+)
+from tests.rules.memory_stage import MIB, only
 from tests.wording.plain import plain
 
 LAYER = [*FORWARD, f"{TORCH}/nn/modules/linear.py(5): forward"]
@@ -124,3 +135,43 @@ def test_a_model_that_training_has_left_behind_comes_before_sharding(tmp_path: P
     found = found_in(fail(snapshot, 20, ["train.py(8): main", STEP]), tmp_path)
     assert "Models that were trained before are still there" in found.fix.text
     assert "Shard" not in found.fix.text
+
+
+@pytest.mark.parametrize(
+    ("sizes", "replaces", "grows"),
+    [((70, 80, 90, 100), True, True), ((80, 70, 90, 100), True, False), ((70, 80, 90, 100), False, False)],
+)
+def test_a_tensor_that_a_line_makes_anew_and_larger_is_joined_on_the_host(
+    sizes: tuple[int, ...], replaces: bool, grows: bool, tmp_path: Path
+) -> None:
+    """Sizes go up and down with the length of a batch. And a line may make what stays, larger each time."""
+    snapshot, line, old = small_model(), ["score.py(5): main", "score.py(9): collect"], 0
+    for i, mib in enumerate(sizes):
+        snapshot.segment(mib * MIB, at=10 + 3 * i)
+        made = snapshot.allocate(mib * MIB, at=11 + 3 * i, stack=line)
+        if old and replaces:
+            snapshot.free(old, at=12 + 3 * i)
+        old = made
+    facts = facts_at(fail(snapshot, 110, line), tmp_path)
+    assert (WasteKind.GROWN in {waste.kind for waste in facts.memory[0].shortage.waste}) is grows
+    assert ("makes one tensor anew and larger each time" in only(RULE.check(facts)).fix.text) is grows
+
+
+@pytest.mark.parametrize(("trained", "left"), [((20,), True), ((20, 40), False)])
+def test_a_model_whose_gradients_were_freed_is_left_behind_all_the_same(
+    trained: tuple[int, ...], left: bool, tmp_path: Path
+) -> None:
+    """Its optimizer's state is older than the second model, which alone has gradients. Layers that are added
+    to a model are trained with it."""
+    snapshot = SnapshotBuilder()
+    snapshot.segment(160 * MIB, at=0)
+    snapshot.allocate(40 * MIB, at=10, stack=["train.py(3): main", INIT])
+    gradients = snapshot.allocate(40 * MIB, at=12, stack=["train.py(6): main", BACKWARD])
+    snapshot.allocate(80 * MIB, at=14, stack=["train.py(7): main", STEP])
+    snapshot.free(gradients, at=15)
+    snapshot.allocate(20 * MIB, at=20, stack=["train.py(4): main", INIT])
+    for mib in trained:
+        snapshot.segment(mib * MIB, at=21)
+        snapshot.allocate(mib * MIB, at=22, stack=["train.py(8): main", BACKWARD])
+    found = found_in(fail(snapshot, 40, ["train.py(9): main", STEP]), tmp_path)
+    assert ("Models that were trained before are still there" in found.fix.text) is left
