@@ -23,6 +23,9 @@ evaluates."""
 FEWEST_BESIDE_GRADIENTS = 2
 """Passes that begin as no step of the training does: gradients are still there."""
 
+FEWEST_RETAINED = 2
+"""Backward passes that have ended. Of one, the loss may be still there, and with it its graph."""
+
 MOST_COMPARED = 8
 """Passes of the training, the last ones: all of them begin alike."""
 
@@ -47,7 +50,7 @@ def find_lost_passes(allocations: Allocations, position: int) -> LostPasses | No
         return None
     calls = _Calls(allocations, position)
     left = calls.waiting()
-    retained = bool(calls.before_backward().intersection(left))
+    retained = calls.none_let_go or bool(calls.before_backward().intersection(left))
     if not retained:
         never = calls.never_trained(left)
         left = {caller: own for caller, own in left.items() if caller in never}
@@ -62,7 +65,7 @@ class _Calls:
     """Lines that call a model until the event at this position.
 
     caller_of: by stack, the line; "" outside of a model. trained: lines from which backward passes go back.
-    codes_of: stacks of each of the others.
+    codes_of: stacks of each of the others. none_let_go: backward passes have let go of nothing.
     """
 
     def __init__(self, allocations: Allocations, position: int) -> None:
@@ -70,6 +73,9 @@ class _Calls:
         self.phase = allocations.context.phase[allocations.curve.event]
         self.caller_of = [outermost_caller(stack) for stack in allocations.memory.stacks]
         self.trained = {self.caller_of[code] for code in _stacks_of_backward(allocations)}
+        inside = self.phase == Phase.BACKWARD
+        ended = int((inside[:-1] & ~inside[1:]).sum())
+        self.none_let_go = not self.trained and ended >= FEWEST_RETAINED
         if self.phase[position] == Phase.BACKWARD:
             self.trained.add(self._last())
         self.codes_of = defaultdict[str, list[int]](list)
