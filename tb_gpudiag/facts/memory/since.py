@@ -203,13 +203,21 @@ def _has_gradients(allocations: Allocations, position: int) -> bool:
 def _step_begins(allocations: Allocations, phase: int, code: int, own: Int64) -> Iterator[Int64]:
     """Yield positions at which steps begin, as far as requests of this stack are concerned: backward passes,
     or runs of the optimizer; where none of them came after one of the stack's, or the last step asked more
-    often, calls of the model. own: indices of the stack's allocations."""
+    often, calls of the model. The request that failed may begin one. own: indices of the stack's
+    allocations."""
+    if not len(own):
+        return
+    failed, stacks = allocations.failures[-1:], allocations.memory.stacks
+    last = int(np.searchsorted(allocations.position, failed[0])) - 1
     runs = _runs(allocations, phase if phase in (Phase.BACKWARD, Phase.OPTIMIZER) else Phase.BACKWARD)
-    if len(runs) and len(own) and allocations.position[own[0]] < runs[-1]:
-        yield runs
-    caller = outermost_caller(allocations.memory.stacks[code]) if code != NONE else ""
+    if len(runs) and allocations.position[own[0]] < runs[-1]:
+        begins = phase in (Phase.BACKWARD, Phase.OPTIMIZER) and allocations.phase[last] != phase
+        yield np.r_[runs, failed] if begins else runs
+    caller = outermost_caller(stacks[code]) if code != NONE else ""
     if phase == Phase.FORWARD and caller:
-        yield allocations.call_begins(caller)
+        calls, before = allocations.call_begins(caller), int(allocations.stack[last])
+        goes_on = before != NONE and outermost_caller(stacks[before]) == caller
+        yield calls if goes_on else np.r_[calls, failed]
     elif phase == Phase.FORWARD:
         yield runs
 

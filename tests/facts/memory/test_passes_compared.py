@@ -46,6 +46,27 @@ def test_of_calls_that_train_nothing_each_one_is_compared(tmp_path: Path) -> Non
     assert memory.allocations.bytes[since.kept].sum() >= 10 * 10 * MIB
 
 
+@pytest.mark.parametrize("trains", [True, False])
+def test_the_first_request_of_a_backward_pass_or_call_is_compared_with_others(
+    trains: bool, tmp_path: Path
+) -> None:
+    """Each step keeps a note."""
+    job = Job()
+    for _ in range(5):
+        made = [job.make(CELL, 20)]
+        job.make(["train.py(5): fit", "log.py(3): note"], 2)
+        if trains:
+            made += [job.make(BACKWARD, 4), job.make(BACKWARD, 8)]
+        job.drop(made)
+    if trains:
+        job.make(CELL, 20)
+    memory = job.fail(BACKWARD if trains else CELL, 4 if trains else 20, tmp_path).memory[0]
+    since = memory.shortage.since
+    assert since is not None
+    assert since.growth == 1
+    assert memory.allocations.bytes[since.kept].sum() >= 8 * MIB
+
+
 TEXT = ["train.py(5): fit", CALL, "model.py(8): forward"]
 
 
