@@ -109,7 +109,6 @@ def find_replaced_models(allocations: Allocations) -> Int64:
     """Return the weights of models that have run, as indices, of whose sizes one was being made when an
     allocation failed: what was made of it so far, and the request, have the sizes of their first weights, in
     this order. In their place, there is room for all of the new one.
-
     """
     position, none = int(allocations.failures[-1]), np.zeros(0, np.int64)
     event = int(allocations.curve.event[position])
