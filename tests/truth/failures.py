@@ -44,6 +44,7 @@ from tests.truth import (  # noqa: F401
     failing_later,
     failing_on_forums,
     failing_on_forums_2,
+    failing_on_weekdays,
     failing_seen_on_forums,
     failing_seen_on_forums_2,
     failing_too,
