@@ -37,6 +37,8 @@ from tests.truth import (  # noqa: F401
     failing_from_threads,
     failing_in_issues,
     failing_in_issues_2,
+    failing_in_other_fields,
+    failing_in_other_fields_2,
     failing_in_practice,
     failing_in_practice_2,
     failing_in_training,
