@@ -14,7 +14,7 @@ from tb_gpudiag.facts.memory.phase import Phase, in_engine
 from tb_gpudiag.facts.memory.since import skips_zero_grad
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame, innermost_place
-from tb_gpudiag.vocabulary.torch_frames import EVALUATES, outermost_caller
+from tb_gpudiag.vocabulary.torch_frames import EVALUATES, innermost_frame, outermost_caller
 
 FEWEST_PASSES = 3
 """One pass at a new line may be a step's, and a second one its other half, unless a function says that it
@@ -25,6 +25,9 @@ FEWEST_BESIDE_GRADIENTS = 2
 
 FEWEST_RETAINED = 2
 """Backward passes that have ended. Of one, the loss may be still there, and with it its graph."""
+
+FEWEST_STEPS = 3
+"""Of a training, before a pass at another line is taken for something else."""
 
 MOST_COMPARED = 8
 """Passes of the training, the last ones: all of them begin alike."""
@@ -59,6 +62,27 @@ def find_lost_passes(allocations: Allocations, position: int) -> LostPasses | No
     _, caller = max((int(allocations.bytes[own].sum()), caller) for caller, own in left.items())
     own = np.sort(np.concatenate([*left.values()])) if retained else left[caller]
     return LostPasses(innermost_place(caller), own, retained)
+
+
+def trains_elsewhere(allocations: Allocations) -> bool:
+    """Whether the forward pass that failed is called in a function's line that has trained nothing so far,
+    first of all since the last step, after several steps that other lines have trained."""
+    position, stacks = int(allocations.failures[-1]), allocations.memory.stacks
+    event = int(allocations.curve.event[position])
+    code = int(allocations.memory.stack[event])
+    line = innermost_frame(outermost_caller(stacks[code])) if stacks and code != NONE else ""
+    if not line or allocations.context.phase[event] != Phase.FORWARD:
+        return False
+    calls = _Calls(allocations, position)
+    before = calls.last_before_backward()
+    lines = [innermost_frame(caller) if caller else "" for caller in calls.caller_of]
+    trained = [lines[code] for code in allocations.stack[before].tolist()]
+    trained += [innermost_frame(caller) for caller in calls.trained if caller]
+    steps = np.isin(allocations.phase, (Phase.BACKWARD, Phase.OPTIMIZER))
+    since = _is_forward(allocations) & allocations.in_module
+    since[: np.flatnonzero(steps).max(initial=0)] = False
+    first = {lines[code] for code in np.unique(allocations.stack[since]).tolist()} <= {line}
+    return len(before) >= FEWEST_STEPS and line not in trained and first
 
 
 class _Calls:
@@ -108,10 +132,10 @@ class _Calls:
 
     def before_backward(self) -> set[str]:
         """Lines that call a model last before a backward pass. The last pass is left out: it may fail."""
-        before = self._last_before_backward()[:-1]
+        before = self.last_before_backward()[:-1]
         return {self.caller_of[code] for code in self.allocations.stack[before].tolist()}
 
-    def _last_before_backward(self) -> Int64:
+    def last_before_backward(self) -> Int64:
         """What a call of a model has made last before each backward pass: indices."""
         allocations = self.allocations
         backward = allocations.phase == Phase.BACKWARD
@@ -124,7 +148,7 @@ class _Calls:
 
     def _skips_zero_grad(self) -> bool:
         """Whether gradients are alive in the pass that failed, and were not in those that trained last."""
-        trained = self.allocations.position[self._last_before_backward()]
+        trained = self.allocations.position[self.last_before_backward()]
         return skips_zero_grad(self.allocations, self.position, trained[-MOST_COMPARED:])
 
     def _number(self, caller: str, own: Int64) -> int:

@@ -10,7 +10,7 @@ from tb_gpudiag.arrays import Int64
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.earlier_models import find_earlier_models, find_idle_models
 from tb_gpudiag.facts.memory.fitting import Fit
-from tb_gpudiag.facts.memory.lost_passes import find_lost_passes
+from tb_gpudiag.facts.memory.lost_passes import find_lost_passes, trains_elsewhere
 from tb_gpudiag.facts.memory.replaced import find_idle_state, find_replaced_models
 from tb_gpudiag.facts.memory.since import Since, find_since
 from tb_gpudiag.facts.memory.stopped_pass import find_stopped_pass
@@ -35,6 +35,11 @@ class Shortage:
         """How it differs from the first time that the job got this far and it fit; None where nothing like it
         came before."""
         return find_since(self._allocations) if self._known else None
+
+    @cached_property
+    def trains_elsewhere(self) -> bool:
+        """Whether the pass that failed is called where nothing was trained, after steps that were."""
+        return self._known and trains_elsewhere(self._allocations)
 
     @cached_property
     def waste(self) -> list[Waste]:

@@ -112,9 +112,9 @@ _INFERENCE = Advice(
     CODE["inference"],
 )
 _EVALUATION = Advice(
-    "This pass seems to need no gradients: it does not begin as a training step does, or comes after others "
-    "without a backward pass. Run it under torch.inference_mode(), in parts that are no larger than those "
-    "that fitted.",
+    "This pass seems to need no gradients: it is called where nothing was trained, does not begin as a "
+    "training step does, or comes after others without a backward pass. Run it under "
+    "torch.inference_mode(), in parts that are no larger than those that fitted.",
     CODE["inference"],
 )
 _NO_BACKWARD = Advice(
@@ -172,6 +172,8 @@ class _Composition:
         """Whether a forward pass that asks for more than any before does not begin as a step of the training
         does, or comes after others that no backward pass followed."""
         since = self.memory.shortage.since
+        if self.memory.shortage.trains_elsewhere:
+            return since is None or self.has_grown
         if since is None or not self.has_grown:
             return False
         return since.skips_zero_grad or (not self.trains and since.steps >= FEWEST_CALLS)
@@ -350,7 +352,7 @@ def is_in_pieces(memory: DeviceMemory, kept_bytes: int) -> bool:
     if any(waste.kind is WasteKind.GROWN for waste in memory.shortage.waste):
         return False
     kept = max(ROOM_SHARE, kept_bytes / memory.capacity_bytes) if kept_bytes else MUCH_ROOM_SHARE
-    return may_fit_expandable(memory, room=min(MUCH_ROOM_SHARE, kept))
+    return may_fit_expandable(memory, room=kept)
 
 
 def _of_peak(memory: DeviceMemory, peak: Peak, facts: Facts) -> list[Advice]:

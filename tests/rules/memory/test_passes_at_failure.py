@@ -103,3 +103,24 @@ def test_what_no_earlier_pass_saved_at_a_line_is_temporary(frozen: bool, tmp_pat
     failure = facts_at(fail(snapshot, 400, tower), tmp_path).memory[0].failure
     assert failure is not None
     assert failure.held.kinds[MemoryKind.TEMPORARY if frozen else MemoryKind.ACTIVATION] == 100 * MIB
+
+
+@pytest.mark.parametrize(
+    ("count", "caller", "follows", "elsewhere"),
+    [
+        (3, "train.py(20): main", False, True),
+        (2, "train.py(20): main", False, False),
+        (3, "train.py(20): main", True, False),
+        (3, LAYER[0], False, False),
+    ],
+)
+def test_a_larger_pass_where_nothing_was_trained_is_an_evaluation(
+    count: int, caller: str, follows: bool, elsewhere: bool, tmp_path: Path
+) -> None:
+    """After several steps, and first of all since the last one: what comes later is a part of a step."""
+    snapshot = steps(count)
+    if follows:
+        snapshot.allocate(MIB, at=800, stack=LAYER)
+    found = found_in(fail(snapshot, 90, [caller, *LAYER[1:]]), tmp_path)
+    assert ("it is called where nothing was trained" in found.fix.text) is elsewhere
+    assert ("accumulate their gradients" in found.fix.text) is not elsewhere
