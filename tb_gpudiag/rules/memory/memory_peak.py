@@ -34,7 +34,7 @@ from tb_gpudiag.rules.shared.out_of_memory import (
     out_of_memory_title,
     requesting_place,
 )
-from tb_gpudiag.rules.shared.peak_advice import INPUTS, KEEP_CACHE, OTHERS, advice_on, is_in_pieces
+from tb_gpudiag.rules.shared.peak_advice import INPUTS, KEEP_CACHE, OTHERS, advice_on, is_in_pieces, needless
 from tb_gpudiag.rules.shared.recording_advice import gpu_memory_not_recorded
 from tb_gpudiag.rules.shared.usual_causes import HOOKS, OTHER
 from tb_gpudiag.rules.shared.waste_advice import MODELS, Advice, kept_of, waste_of
@@ -224,6 +224,8 @@ def _is_short_without(memory: DeviceMemory, leaks: list[Explained]) -> bool:
 
 def _cost_bytes(memory: DeviceMemory, leaks: list[Explained]) -> int:
     """Return what can be saved at the peak. What leaks hold counts as GD401's cost."""
+    if not leaks and (found := needless(memory)):
+        return sum(waste.bytes for waste in found)
     variable = sum(owner.bytes for owner in memory.peak.owners if owner.kind not in _FIXED)
     return max(0, variable - _held(leaks)) if _is_short_without(memory, leaks) else 0
 

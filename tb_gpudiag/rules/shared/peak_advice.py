@@ -12,7 +12,7 @@ from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.memory_kinds import MemoryKind
 from tb_gpudiag.facts.memory.peak import Peak
 from tb_gpudiag.facts.memory.phase import Phase
-from tb_gpudiag.facts.memory.waste import WasteKind
+from tb_gpudiag.facts.memory.waste import Waste, WasteKind
 from tb_gpudiag.facts.memory.ways import WayKind
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.rule import fix_code
@@ -294,6 +294,9 @@ _OF_CAUSE = {
 }
 
 
+_ARRANGE = ([_EXPANDABLE], [_PAD])
+
+
 def _of_cause(memory: DeviceMemory) -> list[Advice]:
     """Return the advice that follows from why an allocation failed; empty where it follows from what held
     the memory."""
@@ -314,15 +317,14 @@ def advice_on(memory: DeviceMemory, peak: Peak, facts: Facts) -> list[Advice]:
     the job could do without; then how memory is arranged, if that leaves room; then what the rest is.
     """
     of_cause = _of_cause(memory)
-    arranges = of_cause in ([_EXPANDABLE], [_PAD])
+    arranges = of_cause in _ARRANGE
     if of_cause and not arranges:
         return of_cause
+    if enough := needless(memory):
+        return [*map(advice_on_waste, enough)]
     wastes = waste_of(memory)
     in_pieces = is_in_pieces(memory, sum(waste.bytes for waste in wastes))
     wastes = [] if in_pieces else wastes
-    enough = [waste for waste in wastes if waste.fits is not False]
-    if enough:
-        return [*map(advice_on_waste, enough[:MOST_WASTES])]
     fits = [*map(advice_on_waste, wastes[:MOST_WASTES]), *_of_peak(memory, peak, facts)]
     if _DATA in fits and memory.fit is not None and not in_pieces:
         return fits  # more of it is to come than this request
@@ -330,6 +332,16 @@ def advice_on(memory: DeviceMemory, peak: Peak, facts: Facts) -> list[Advice]:
         grows = bool(fits) and _Composition(peak, facts, memory).needs_more
         return _with_arrangement(memory, of_cause, fits, grows=grows)
     return fits or of_cause or [_ACCUMULATE]
+
+
+def needless(memory: DeviceMemory) -> list[Waste]:
+    """Return what the job could do without, and the request would have fitted without it: the advice names
+    these alone. None where something else is why it failed."""
+    of_cause, wastes = _of_cause(memory), waste_of(memory)
+    other = bool(of_cause) and of_cause not in _ARRANGE
+    if other or is_in_pieces(memory, sum(waste.bytes for waste in wastes)):
+        return []
+    return [waste for waste in wastes if waste.fits is not False][:MOST_WASTES]
 
 
 def _with_arrangement(

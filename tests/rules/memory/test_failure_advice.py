@@ -197,6 +197,8 @@ def test_models_of_earlier_folds_are_let_go_of(
     found = found_in(fail(snapshot, 50, ["train.py(7): main", STEP]), tmp_path)
     assert ("del model, optimizer" in found.fix.code) is advised
     assert ("fully_shard" in found.fix.code) is not advised
+    if advised:
+        assert found.cost_bytes == (20 + 40) * MIB
 
 
 def test_batches_without_a_graph_since_the_last_step_are_an_evaluation(tmp_path: Path) -> None:
