@@ -43,6 +43,7 @@ from tests.truth import (  # noqa: F401
     failing_in_practice_2,
     failing_in_training,
     failing_in_training_too,
+    failing_last_of_all,
     failing_later,
     failing_on_forums,
     failing_on_forums_2,
