@@ -1584,11 +1584,11 @@ class HangingRanks(_message.Message):
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         ENDED: _ClassVar[HangingRanks.State]
         WAITS: _ClassVar[HangingRanks.State]
-        RUNS: _ClassVar[HangingRanks.State]
+        QUEUED: _ClassVar[HangingRanks.State]
         NO_DUMP: _ClassVar[HangingRanks.State]
     ENDED: HangingRanks.State
     WAITS: HangingRanks.State
-    RUNS: HangingRanks.State
+    QUEUED: HangingRanks.State
     NO_DUMP: HangingRanks.State
     ranks: _containers.RepeatedScalarFieldContainer[int]
     state: HangingRanks.State

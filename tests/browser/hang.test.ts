@@ -1,4 +1,4 @@
-// Dumps of the flight recorder in a log directory: a job that hangs. Real ones where torch is there.
+// Dumps of the flight recorder in a log directory: a job that hangs. tests/cli/test_hang.py has real ones.
 
 import { execFileSync } from "node:child_process";
 import { join } from "node:path";
@@ -8,26 +8,18 @@ import { Session } from "./session";
 import { PROJECT, PYTHON, settle } from "./tensorboard";
 import { MARKUP } from "./traces";
 
-const RANKS = 3;
-
-/** The last of three ranks does not come, in a job of gloo; and one whose dumps have markup for every name. */
+/** The last of three ranks does not come; and a job whose dumps have markup for every name. */
 function writeDumps(logdir: string): void {
-  const real = `
-import importlib.util
+  const dumps = `
 import sys
 from pathlib import Path
 from tests.trace.flight_recorder.dumps import WORLD, entry, write
 
-logdir, ranks, markup = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-if importlib.util.find_spec("torch"):
-    from tests.trace.flight_recorder.hanging_job import run_ranks
-
-    assert not run_ranks(logdir / "real" / "dumps", ranks)
-else:
-    done = [entry("all_reduce", 1 + n) for n in range(3)]
-    for rank in range(ranks):
-        waits = [entry("all_reduce", 4, state="started")] if rank < ranks - 1 else []
-        write(logdir / "real" / "dumps", rank, [*done, *waits], {WORLD: range(ranks)})
+logdir, markup = Path(sys.argv[1]), sys.argv[2]
+done = [entry("all_reduce", 1 + n, back_end="gloo") for n in range(3)]
+waits = entry("all_reduce", 4, state="scheduled", back_end="gloo")
+for rank in range(3):
+    write(logdir / "job" / "dumps", rank, done if rank == 2 else [*done, waits], {"": range(3)})
 
 for rank in range(2):
     waits = entry("all_reduce" if rank else markup, 1, state="started")
@@ -36,8 +28,8 @@ for rank in range(2):
     waits["frames"] = [{"name": markup, "filename": "/job/" + markup + ".py", "line": 3}]
     write(logdir / "markup", rank, [waits], {WORLD: (0, 1)}, as_json=bool(rank))
 `;
-  execFileSync(PYTHON, ["-c", real, logdir, String(RANKS), MARKUP], { cwd: PROJECT });
-  settle(join(logdir, "real"));
+  execFileSync(PYTHON, ["-c", dumps, logdir, MARKUP], { cwd: PROJECT });
+  settle(join(logdir, "job"));
   settle(join(logdir, "markup"));
 }
 
@@ -45,9 +37,9 @@ const session = new Session(writeDumps);
 
 it("names the rank that holds up the job, and where each rank is", async () => {
   const frame = await openTab(session.page, session.tensorboard.url, { view: "runs" });
-  await session.reportOf("real/dumps");
+  await session.reportOf("job/dumps");
   await frame.getByRole("row").filter({ hasText: "Rank 2 holds up the job" }).waitFor();
-  await frame.getByRole("button", { name: "real/dumps" }).click();
+  await frame.getByRole("button", { name: "job/dumps" }).click();
   const verdict = frame.getByRole("region", { name: "Verdict" });
   await verdict.getByRole("heading", { name: "Rank 2 holds up the job" }).waitFor();
   expect(await verdict.innerText()).toContain("Ranks 0 and 1 wait in all-reduce 4");

@@ -13,6 +13,7 @@ import pytest
 import tb_gpudiag
 from tb_gpudiag.cli.main import main
 from tb_gpudiag.cli.schema import schema
+from tb_gpudiag.trace.flight_recorder.plain_pickle import plain_data
 from tests.cli.test_annotations import closed
 from tests.trace.flight_recorder.dumps import WORLD, entry, write
 
@@ -32,8 +33,19 @@ def test_json_is_one_report(hanging: str, capsys: pytest.CaptureFixture[str]) ->
     jsonschema.Draft202012Validator(closed(schema("hang"))).validate(document)
     found = document["hang"]
     assert (found["why"], found["culprits"]) == ("NOT_CALLED", [1])
-    assert [row["ranks"] for row in found["ranks"]] == [[1], [0, 2]]
+    assert [(row["ranks"], row["state"]) for row in found["ranks"]] == [([1], "ENDED"), ([0, 2], "WAITS")]
     assert tb_gpudiag.to_dict(tb_gpudiag.hang(hanging)) == found
+
+
+def test_a_kernel_that_has_begun_waits_for_one_that_has_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All have called it. NCCL's kernel on rank 1 is behind other work of its GPU."""
+    for rank, state in enumerate(("started", "scheduled")):
+        write(tmp_path, rank, [entry("all_reduce", 1, state=state)], {WORLD: (0, 1)})
+    assert main(["hang", str(tmp_path), "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)["hang"]
+    assert [(row["ranks"], row["state"]) for row in found["ranks"]] == [([1], "QUEUED"), ([0], "WAITS")]
 
 
 @pytest.mark.parametrize("format", ["text", "markdown", "html"])
@@ -67,5 +79,13 @@ def test_a_real_job_that_hangs(tmp_path: Path, capsys: pytest.CaptureFixture[str
     found = json.loads(capsys.readouterr().out)["hang"]
     assert (found["why"], found["culprits"]) == ("NOT_CALLED", [1])
     waiting = found["ranks"][1]
-    assert (waiting["ranks"], waiting["operation"], waiting["sequence"]) == ([0], "all-reduce", 4)
+    assert (waiting["ranks"], waiting["state"]) == ([0], "WAITS")
+    assert (waiting["operation"], waiting["sequence"]) == ("all-reduce", 4)
     assert waiting["place"]["function"] == "train"
+    # What other tests write in its place has the same form.
+    waits = plain_data((folder / "fr_trace_rank_0").read_bytes(), "")["entries"][-1]
+    made = entry("all_reduce", 4, state="scheduled", back_end="gloo")
+    assert {name: type(value) for name, value in waits.items()} == {
+        name: list if isinstance(value, tuple) else type(value) for name, value in made.items()
+    }
+    assert (waits["state"], waits["retired"]) == (made["state"], made["retired"])

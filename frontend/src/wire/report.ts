@@ -2114,8 +2114,8 @@ export const HangingRanks_State = {
   ENDED: "ENDED",
   /** WAITS - called, and not ended */
   WAITS: "WAITS",
-  /** RUNS - begun on the GPU, and not ended */
-  RUNS: "RUNS",
+  /** QUEUED - all have called it, and here, unlike on others, it has not begun on the GPU */
+  QUEUED: "QUEUED",
   NO_DUMP: "NO_DUMP",
 } as const;
 

@@ -11,7 +11,7 @@ from tb_gpudiag.facts.hanging.who_waits import Hang, HangReason, find_hang
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.file_name import report_on_file
 from tb_gpudiag.trace.files.find import TraceFile
-from tb_gpudiag.trace.flight_recorder.dump import FlightDump, Operation, Progress
+from tb_gpudiag.trace.flight_recorder.dump import FlightDump, Operation
 from tb_gpudiag.trace.flight_recorder.read_dump import read_dumps
 from tb_gpudiag.vocabulary.collective_kinds import operation as operation_of
 from tb_gpudiag.wording.format import count, in_quotes, one_line
@@ -120,7 +120,7 @@ def _row(hang: Hang, rank: int) -> pb.HangingRanks:
     if waiting is None:
         state = "ENDED"
     else:
-        state = "RUNS" if operation.progress is Progress.BEGUN else "WAITS"
+        state = "QUEUED" if hang.why is HangReason.NOT_BEGUN and rank in hang.culprits else "WAITS"
     frame = operation.frame
     return pb.HangingRanks(
         state=state,

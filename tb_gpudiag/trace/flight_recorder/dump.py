@@ -9,7 +9,11 @@ from tb_gpudiag.vocabulary.frames import Frame
 
 
 class Progress(IntEnum):
-    """How far an operation is. Gloo does not say whether it has begun."""
+    """How far an operation is.
+
+    NCCL's kernel that has begun may still wait for its peers' kernels: only comparing ranks shows who waits.
+    Gloo's operations have never begun: the recorder knows only that they were called and that they ended.
+    """
 
     CALLED = 0
     BEGUN = 1

@@ -21,7 +21,14 @@ def entry(
     line: int = 10,
     back_end: str = "nccl",
 ) -> dict[str, Any]:
-    """An operation, as a dump has it. record_id is set by `write`."""
+    """An operation, as a dump has it. record_id is set by `write`.
+
+    back_end: the states of gloo's operations stay "scheduled": whether they have ended is in `retired` alone.
+    """
+    called_ns = 1_795_702_698_095_429_375
+    times = {"scheduled": (None, None), "started": (called_ns, None), "completed": (called_ns, called_ns)}
+    shown = "scheduled" if back_end == "gloo" else state
+    started_ns, completed_ns = times[shown]
     return {
         "record_id": 0,
         "pg_id": int(group),
@@ -30,13 +37,18 @@ def entry(
         "p2p_seq_id": 0,
         "op_id": sequence,
         "profiling_name": f"{back_end}:{kind}",
-        "time_created_ns": 1_795_702_698_095_429_375,
+        "time_created_ns": called_ns,
         "input_sizes": [[size]],
         "input_dtypes": ["Float"],
         "output_sizes": [[size]],
         "output_dtypes": ["Float"],
-        "state": state,
+        "state": shown,
+        "time_discovered_started_ns": started_ns,
+        "time_discovered_completed_ns": completed_ns,
         "retired": state == "completed",
+        "timeout_ms": 1_800_000,
+        "thread_id": "140010231520128",
+        "thread_name": "python",
         "is_p2p": "->" in kind or "<-" in kind,
         "frames": [
             {
