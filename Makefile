@@ -131,6 +131,7 @@ lint-python: .make/venv docs
 	$(BIN)/complexipy --plain
 	$(BIN)/mypy
 	$(BIN)/python -m tools.reached
+	$(BIN)/python -m tools.decisions
 
 # The documentation site, in build/site. --strict: a broken link is an error.
 docs: .make/venv

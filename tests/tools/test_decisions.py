@@ -1,0 +1,43 @@
+"""What counts as a decision, and that more of them are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import tb_gpudiag
+from tests.with_each import with_each
+from tools import decisions
+from tools.decisions import count
+
+
+@with_each(
+    ("source", "decisions"),
+    [
+        ("if a: pass\nelif b: pass\nelse: pass", 2),
+        ("x = a if b else c", 1),
+        ("while a and b or c: pass", 3),
+        ("assert a", 1),
+        ("[x for x in y if x if a and b]", 3),
+        ("for x in y: pass", 0),
+        ("x = a & b | ~c", 0),
+    ],
+)
+def test_each_branch_and_each_filter_counts(source: str, decisions: int) -> None:
+    assert count(source) == decisions
+
+
+def test_one_more_is_refused_with_the_files_that_have_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decisions, "FOLDERS", ["rules"])
+    monkeypatch.setattr(decisions, "MOST", 1)
+    monkeypatch.setattr(tb_gpudiag, "__file__", str(tmp_path / "__init__.py"))
+    (tmp_path / "rules").mkdir()
+    rule = tmp_path / "rules" / "rule.py"
+    rule.write_text("if a: pass")
+    decisions.main()
+    rule.write_text("if a and b: pass")
+    with pytest.raises(SystemExit, match=r"2 decisions .* 1 more than .*\n +2 .*rule\.py"):
+        decisions.main()
