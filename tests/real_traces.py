@@ -6,6 +6,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.building.build import build_report
+from tb_gpudiag.trace.files.find import TraceFile, find_traces
 from tb_gpudiag.trace.read import read_trace
 from tests.conftest import SHARED_TRACES
 
@@ -21,6 +24,11 @@ def real_facts(path: Path | str) -> Facts:
     return _facts(str(SHARED_TRACES / path))
 
 
+def real_report(path: Path | str) -> pb.Report:
+    """Report of a real trace, made once for all tests on it. Do not change it."""
+    return _report(str(SHARED_TRACES / path))
+
+
 def first_in(folder: str) -> Facts:
     """Facts of the first real trace in a folder."""
     return real_facts(min((SHARED_TRACES / folder).rglob("*.json*")))
@@ -30,3 +38,14 @@ def first_in(folder: str) -> Facts:
 @lru_cache(maxsize=8)
 def _facts(path: str) -> Facts:
     return Facts(read_trace(path))
+
+
+@lru_cache(maxsize=8)
+def _report(path: str) -> pb.Report:
+    return build_report(_facts(path), file_at(path))
+
+
+def file_at(path: str) -> TraceFile:
+    """What is known of a file in the folder of its run."""
+    (found,) = (file for file in find_traces(str(Path(path).parent)).files if file.path == path)
+    return found

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.diagnosis import diagnose_file
-from tb_gpudiag.trace.files.find import find_traces
 
 LABELS = Path(__file__).with_name("labels.json")
 ADVICE = Path(__file__).with_name("advice.json")
@@ -48,6 +45,9 @@ class Label:
     first: list[str]  # rules whose finding may come first, or NONE_WORTH_FIXING
     forbidden: list[Forbidden]
     held_out: bool
+
+    def __str__(self) -> str:
+        return self.folder
 
 
 @dataclass(frozen=True)
@@ -118,20 +118,3 @@ def labels() -> list[Label]:
         )
         for folder, found in json.loads(LABELS.read_text(encoding="utf-8")).items()
     ]
-
-
-def judge_all(traces: Path) -> Iterator[Judged]:
-    """Diagnose each labelled recording below the folder of real traces."""
-    for label in labels():
-        file = find_traces(str(traces / label.folder)).files[0]
-        yield Judged(label, diagnose_file(file))
-
-
-def agreement(judged: list[Judged]) -> float:
-    """Share of verdicts that agree with their labels."""
-    return sum(one.agrees for one in judged) / len(judged)
-
-
-def first_agreement(judged: list[Judged]) -> float:
-    """Share of recordings whose first finding agrees with the label."""
-    return sum(one.first_agrees for one in judged) / len(judged)

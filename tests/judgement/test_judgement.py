@@ -4,51 +4,32 @@ from pathlib import Path
 
 import pytest
 
+from tb_gpudiag.trace.files.find import find_traces
 from tb_gpudiag.wording.vocabulary import LIMITERS
-from tests.judgement.agreement import Judged, agreement, first_agreement, judge_all, labels
+from tests.judgement.agreement import Judged, Label, labels
+from tests.real_traces import real_report
 
-# Two of the labelled recordings may differ: some verdicts are a matter of taste.
-AGREEMENT = 0.95
-
-# Recordings with advice that their label forbids.
-MOST_WRONG = 0
+OTHER_VERDICT = {"b300_sglang_decode", "cpu_torch213/gloo2"}
+OTHER_FIRST_FINDING = {"a100_segment_anything"}
+OTHER_WINDOW = {"a100_particle_transformer"}  # the label looks at one warm pass of a cold run
+"""Folders whose label the diagnosis does not agree with. One that it begins to agree with leaves the list."""
 
 # The labels give two digits, and count overlapping or unlinked work in their own way.
 BUSY_TOLERANCE = 0.05
-MOST_OTHER_WINDOWS = 6
-"""Recordings whose steady window the label cuts in another way, such as one warm pass in a cold run."""
-
-
-@pytest.fixture(scope="module")
-def judged(shared_traces: Path) -> list[Judged]:
-    return list(judge_all(shared_traces))
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)  # the first test diagnoses all recordings
-def test_verdicts_agree_with_independent_readings(judged: list[Judged]) -> None:
-    print()
-    for one in sorted(judged, key=lambda one: (not one.label.held_out, one.agrees)):
-        print(one.row)
-    for name, some in (("held out", [one for one in judged if one.label.held_out]), ("all", judged)):
-        wrong = sum(bool(one.wrong_advice) for one in some)
-        print(f"{name}: {len(some)} recordings, {wrong} with wrong advice")
-        print(f"    agreement: verdict {agreement(some):.0%}, first finding {first_agreement(some):.0%}")
-    assert agreement(judged) >= AGREEMENT
-    assert first_agreement(judged) >= AGREEMENT
-    assert sum(bool(one.wrong_advice) for one in judged) <= MOST_WRONG
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_the_steady_window_is_as_busy_as_independent_readings_say(judged: list[Judged]) -> None:
-    with_gpu = [one for one in judged if one.label.busy_share is not None and one.report.devices]
-    other = [
-        (one.label.folder, one.report.verdict.busy_share, one.label.busy_share)
-        for one in with_gpu
-        if abs(one.report.verdict.busy_share - (one.label.busy_share or 0)) > BUSY_TOLERANCE
-    ]
-    assert len(other) <= MOST_OTHER_WINDOWS, other
+@pytest.mark.parametrize("label", labels(), ids=lambda label: label.folder)
+def test_the_diagnosis_agrees_with_an_independent_reading(label: Label, shared_traces: Path) -> None:
+    folder = label.folder
+    judged = Judged(label, real_report(find_traces(str(shared_traces / folder)).files[0].path))
+    print(f"\n{judged.row}")
+    assert not judged.wrong_advice
+    assert judged.agrees == (folder not in OTHER_VERDICT)
+    assert judged.first_agrees == (folder not in OTHER_FIRST_FINDING)
+    if label.busy_share is not None and judged.report.devices:
+        difference = abs(judged.report.verdict.busy_share - label.busy_share)
+        assert (difference <= BUSY_TOLERANCE) == (folder not in OTHER_WINDOW)
 
 
 def test_every_label_is_a_limiter() -> None:

@@ -9,14 +9,11 @@ from hypothesis import HealthCheck, given, settings
 
 from tb_gpudiag.digest.building.build_digest import build_digest
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.report.wire import from_json, to_json
 from tb_gpudiag.service.index.run_rows import run_row
-from tb_gpudiag.trace.files.find import find_traces
 from tests.builder import TraceBuilder
-from tests.conftest import SHARED_TRACES
 from tests.facts.any_traces import any_traces
-from tests.real_traces import FILES, real_facts
+from tests.real_traces import FILES, file_at, real_facts, real_report
 from tests.report.reports import report_at, report_of, usual_report
 from tests.report.said_twice import contradictions, contradictions_of_row
 from tests.simulator import FAULTS, Fault, simulate
@@ -40,13 +37,9 @@ def test_any_trace(tmp_path_factory: pytest.TempPathFactory, trace: TraceBuilder
 @pytest.mark.parametrize("path", FILES)
 def test_a_real_trace(shared_traces: Path, path: str) -> None:
     """Also in JSON, and in the table of runs."""
-    facts = real_facts(path)
-    folder = (SHARED_TRACES / path).parent
-    (file,) = (one for one in find_traces(str(folder)).files if one.path == str(SHARED_TRACES / path))
-    report = build_report(facts, file)
+    facts, report, file = real_facts(path), real_report(path), file_at(str(shared_traces / path))
     assert contradictions(from_json(to_json(report), pb.Report)) == []
     assert contradictions_of_row(run_row(build_digest(facts, report, file)), report) == []
-    assert shared_traces.is_dir()
 
 
 def _saves_more(report: pb.Report) -> None:
