@@ -1,6 +1,7 @@
 # make demo    TensorBoard with the Diagnosis tab, on traces with one fault each
 # make quick   unit tests, about a minute
-# make test    all checks and tests
+# make test    all checks, and all tests but those that need torch
+# make test-torch   the tests that record with torch, which it installs next to the environment
 # make lint    checks only
 # make docs    the documentation site, in build/site
 # make rule    start a new rule: make rule ID=GD999 NAME=short_name
@@ -16,11 +17,11 @@
 # make clean   remove what these have made
 #
 # Each works on its own in a fresh clone. None needs a GPU. Settings: PYTHON=python3.12, PORT=6006 (demo),
-# TORCH=0 (demo: no CPU trace), CHROMIUM=/path/to/chromium (test).
+# TORCH=1 (demo: install torch, and record on this machine, too), CHROMIUM=/path/to/chromium (test).
 
 PYTHON ?= python3
 PORT ?= 6006
-TORCH ?= 1
+TORCH ?= 0
 export CHROMIUM
 # Tests start the command and TensorBoard hundreds of times: compile the code once, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
@@ -36,7 +37,7 @@ SHOWN := healthy input_pipeline input_pipeline_fixed launch_bound launch_bound_f
 FRONTEND_FILES := $(shell find frontend -name node_modules -prune -o -type f -print)
 SIMULATOR_FILES := $(wildcard tests/simulator/*.py tests/builder/*.py)
 
-.PHONY: demo test test-oldest test-newest bench-against quick format lint docs bench truth leaks failures rule fuzz soak wire clean lint-python lint-frontend test-python test-frontend test-browser
+.PHONY: demo test test-torch test-oldest test-newest bench-against quick format lint docs bench truth leaks failures rule fuzz soak wire clean lint-python lint-frontend test-python test-frontend test-browser
 .DELETE_ON_ERROR:
 
 # The environments
@@ -74,8 +75,9 @@ $(STATIC): .make/npm $(FRONTEND_FILES)
 
 # The demo
 
-demo: .make/venv $(STATIC) .make/simulated .make/recorded-on-cpu
-	@if [ -n "$$(ls -d demo/recorded/*/ 2>/dev/null)" ]; then ln -sfn ../recorded $(LOG)/recorded; fi
+demo: .make/venv $(STATIC) .make/simulated $(if $(filter 1,$(TORCH)),.make/recorded-on-cpu)
+	@ln -sfn ../recorded $(LOG)/recorded
+	@ln -sfn ../../tb_gpudiag/demo_log/recorded_on_a_cpu $(LOG)/recorded_on_a_cpu
 	@$(BIN)/python demo/serve.py $(LOG) --port $(PORT)
 
 .make/simulated: .make/venv $(SIMULATOR_FILES)
@@ -83,19 +85,23 @@ demo: .make/venv $(STATIC) .make/simulated .make/recorded-on-cpu
 	$(BIN)/python -m tests.simulator $(LOG)/simulated $(addprefix --only ,$(SHOWN))
 	@touch $@
 
-# A trace that torch records on this machine. Without torch, the demo says so and continues.
-.make/recorded-on-cpu: demo/cpu.sh demo/cpu.py demo/memory_leak.py demo/common.py
-	@mkdir -p .make
-	@rm -rf $(LOG)/recorded_on_cpu
-	@PYTHON='$(PYTHON)' TORCH='$(TORCH)' sh demo/cpu.sh $(LOG)/recorded_on_cpu $(TORCH_VERSION) && touch $@ || true
+# torch, for what records with it. It stays outside of the environment: nothing else needs it. Frames of libraries are
+# known by the name of the folder.
+TORCH_FOLDER := .make/torch-$(TORCH_VERSION)/site-packages
+WITH_TORCH := PYTHONPATH=$(CURDIR)/$(TORCH_FOLDER)
+
+$(TORCH_FOLDER): | .make/venv
+	@echo "make: installing torch $(TORCH_VERSION) into $@: its usual wheel for Linux is gigabytes with CUDA"
+	$(PIP) --upgrade --target $@.part torch==$(TORCH_VERSION)
+	@mv $@.part $@
+
+.make/recorded-on-cpu: $(TORCH_FOLDER) demo/cpu.py demo/memory_leak.py demo/common.py
+	@rm -rf $(LOG)/recorded_here
+	$(WITH_TORCH) $(BIN)/python demo/cpu.py --logdir $(LOG)/recorded_here/input_pipeline --device cpu >/dev/null
+	$(WITH_TORCH) $(BIN)/python demo/memory_leak.py --logdir $(LOG)/recorded_here/memory_leak --device cpu >/dev/null
+	@touch $@
 
 # The tests
-
-# Tests that record with torch skip without it. Continuous integration installs it, but gives up after some minutes:
-# most wheels of torch depend on gigabytes of CUDA.
-.make/torch-for-tests: .make/venv
-	timeout 240 $(PIP) torch==$(TORCH_VERSION) && touch $@ || \
-		echo "test: torch $(TORCH_VERSION) is not available: tests that record with it are skipped"
 
 # The old plugin, for the test that runs both plugins in one TensorBoard. It stays outside of the environment.
 OLD_PLUGIN := torch-tb-profiler==0.4.3 pandas python-dateutil pytz six tzdata
@@ -110,13 +116,16 @@ OLD_PLUGIN := torch-tb-profiler==0.4.3 pandas python-dateutil pytz six tzdata
 	@touch $@
 
 # What tests of Python need apart from the environment itself.
-FOR_PYTHON_TESTS := $(STATIC) .make/torch-tb-profiler .make/compiled-tests $(if $(CI),.make/torch-for-tests)
+FOR_PYTHON_TESTS := $(STATIC) .make/torch-tb-profiler .make/compiled-tests
 
-# Continuous integration tries a failed browser test a second time. The last line of the browser tests counts those.
 # Two phases, each on all cores: what downloads, next to what needs only Node.js; then what needs both.
 test:
 	@$(MAKE) --no-print-directory -j3 lint-frontend test-frontend $(FOR_PYTHON_TESTS)
 	@$(MAKE) --no-print-directory -j3 FOR_PYTHON_TESTS= test-python test-browser lint-python
+
+test-torch: $(TORCH_FOLDER) $(STATIC)
+	$(WITH_TORCH) $(PYTEST) -m torch
+	@$(WITH_TORCH) sh .ci/browser torch
 
 format: .make/venv .make/npm
 	$(BIN)/ruff check --fix-only --quiet .
@@ -141,14 +150,15 @@ docs: .make/venv
 lint-frontend: .make/npm
 	cd frontend && npm run --silent check
 
-# Unit tests of the Python code: neither slow ones nor those on real traces. A machine that stands still for minutes
-# must not fail a test of milliseconds: the time limit only ends what hangs.
+# Unit tests of the Python code: neither slow ones nor those on real traces.
 quick: .make/venv
-	$(BIN)/pytest -n auto --dist worksteal -m 'not slow and not real' --hypothesis-profile=quick --timeout=900
+	$(BIN)/pytest -n auto --dist worksteal -m 'not slow and not real and not torch' --hypothesis-profile=quick
 
 # One worker more than cores: many tests wait for processes.
+PYTEST := $(BIN)/pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal
+
 test-python: .make/venv $(FOR_PYTHON_TESTS)
-	$(BIN)/pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal
+	$(PYTEST) -m 'not torch'
 
 test-frontend: .make/npm
 	cd frontend && npm test
@@ -169,7 +179,7 @@ test-oldest test-newest: .make/venv
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .make/$@
 	$(BIN)/uv pip install --quiet --python .make/$@/bin/python -r .make/$@.txt $(FOR_REPORTS)
 	@cat .make/$@.txt
-	.make/$@/bin/python -m pytest -n auto --dist worksteal -m 'not slow and not real' --hypothesis-profile=quick --timeout=900 $(OF_REPORTS)
+	.make/$@/bin/python -m pytest -n auto --dist worksteal -m 'not slow and not real and not torch' --hypothesis-profile=quick $(OF_REPORTS)
 
 # A new rule
 
@@ -187,14 +197,14 @@ bench-against: .make/venv
 
 # Real training jobs, recorded before and after their fix, and judged: half an hour on a machine that does nothing else.
 # The scores go into docs/how-right-it-is.md.
-leaks: .make/venv .make/torch-for-tests
-	$(BIN)/python -m tests.truth.leaks build/leaks
+leaks: $(TORCH_FOLDER)
+	$(WITH_TORCH) $(BIN)/python -m tests.truth.leaks build/leaks
 
-failures: .make/venv .make/torch-for-tests
-	$(BIN)/python -m tests.truth.failures build/failures
+failures: $(TORCH_FOLDER)
+	$(WITH_TORCH) $(BIN)/python -m tests.truth.failures build/failures
 
-truth: .make/venv .make/torch-for-tests
-	$(BIN)/python -m tests.truth build/truth
+truth: $(TORCH_FOLDER)
+	$(WITH_TORCH) $(BIN)/python -m tests.truth build/truth
 
 # Each target for a while: make fuzz FUZZ_S=600. Failures are in build/fuzz. With SANITIZE=1 (Linux, gcc), the compiled
 # modules check each access to memory, and no coverage leads the fuzzer.

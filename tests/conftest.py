@@ -32,7 +32,8 @@ SHARED_SIMULATIONS = ("tests.simulator.diagnosed", "tests.simulator.jobs.testing
 
 BENCHMARKS = REPOSITORY / "tests" / "benchmarks"
 
-MARK_OF_MODULE = re.compile(r"^pytestmark = (?:\[[^\]]*?)?pytest\.mark\.(slow|real)\b", re.MULTILINE)
+MARKS_OF_MODULE = re.compile(r"^pytestmark = (.*)$", re.MULTILINE)
+MARK = re.compile(r"pytest\.mark\.(slow|real|torch)\b")
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -102,10 +103,7 @@ def diagnosed_in_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def torch() -> Any:
-    """Skips the test if torch is not installed.
-
-    Tests with torch come last: importing it takes seconds, and its loggers slow down every later test.
-    """
+    """Skips the test if torch is not installed, and marks it `torch`: `make test-torch` runs it."""
     return pytest.importorskip("torch")
 
 
@@ -170,19 +168,22 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         "@pytest.mark.benchmark"
     ):
         return None if _asked_for_benchmarks(config) else True
-    mark = MARK_OF_MODULE.search(text)
-    return True if mark and f"not {mark[1]}" in config.option.markexpr else None
+    marks = MARKS_OF_MODULE.search(text)
+    found = MARK.findall(marks[1]) if marks else []
+    return True if any(f"not {mark}" in config.option.markexpr for mark in found) else None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the benchmarks out, mark tests with torch as slow, and put the tests in order."""
+    """Leave the benchmarks out, mark tests that use torch, and put the tests in order."""
     if not _asked_for_benchmarks(config):
         left_out = [item for item in items if item.get_closest_marker("benchmark")]
         items[:] = [item for item in items if item not in left_out]
         config.hook.pytest_deselected(items=left_out)
     for item in items:
         if "torch" in _fixtures(item):
+            item.add_marker("torch")
+        if item.get_closest_marker("torch"):
             item.add_marker("slow")
     _put_in_order(items)
 
@@ -190,8 +191,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _put_in_order(items: list[pytest.Item]) -> None:
     """Put tests on one real trace in a row, so that they share what is read.
 
-    Tests on simulated traces that several modules share come first, so that one process simulates them; tests
-    with torch come last, so that one process imports it.
+    Tests on simulated traces that several modules share come first, so that one process simulates them.
     """
     folders = {path.name for path in SHARED_TRACES.iterdir()} if SHARED_TRACES.is_dir() else set()
     trace_of = {item: _real_trace(item, folders) for item in items}
@@ -199,10 +199,10 @@ def _put_in_order(items: list[pytest.Item]) -> None:
         if trace is not None:
             item.add_marker("real")
 
-    def place(item: pytest.Item) -> tuple[bool, bool, str, bool]:
+    def place(item: pytest.Item) -> tuple[bool, str, bool]:
         trace = trace_of[item]
         in_front = _on_simulated(item.getparent(pytest.Module))
-        return "torch" in _fixtures(item), trace is not None, trace or "", not in_front
+        return trace is not None, trace or "", not in_front
 
     items.sort(key=place)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import HANGS_S
 from tests.service.helpers import eventually
 from tests.simulator.scenarios import SMALL, simulate
 from tests.test_plugin_process import TensorBoard, environment_with_plugin
@@ -43,7 +44,7 @@ def tensorboard(tmp_path: Path) -> Iterator[TensorBoard]:
 def test_both_tabs_show_the_same_log_directory(tensorboard: TensorBoard) -> None:
     def old(route: str, **query: str) -> Any:
         url = f"{tensorboard.address}/data/plugin/pytorch_profiler/{route}?{urllib.parse.urlencode(query)}"
-        with urllib.request.urlopen(url, timeout=30) as answer:
+        with urllib.request.urlopen(url, timeout=HANGS_S) as answer:
             return json.load(answer)
 
     entry = eventually(tensorboard.traces)[0]

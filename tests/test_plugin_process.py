@@ -19,6 +19,7 @@ import pytest
 
 from tb_gpudiag.service.processes.process_setup import worker_environment
 from tests.builder import TraceBuilder
+from tests.patience import HANGS_S
 from tests.service.helpers import FAKE_WORKER, eventually, is_alive, write_trace
 
 pytestmark = pytest.mark.slow
@@ -56,7 +57,7 @@ class TensorBoard:
         return self.output.read_text(encoding="utf-8", errors="replace")
 
     def get(self, path: str) -> Any:
-        with urllib.request.urlopen(f"{self.address}/data/{path}", timeout=60) as answer:
+        with urllib.request.urlopen(f"{self.address}/data/{path}", timeout=HANGS_S) as answer:
             assert answer.headers["X-Content-Type-Options"] == "nosniff"
             return json.loads(answer.read())
 

@@ -45,7 +45,7 @@ export function sharedContext(): Promise<BrowserContext> {
 }
 
 /** Most waits are for an analysis, on a machine that is busy with other tests. */
-const PATIENCE_MS = 60_000;
+const PATIENCE_MS = 200_000;
 
 /** TensorBoard's own failures: its fonts under a path prefix, and the icon of a standalone plugin page. */
 const NOT_OURS = /\/font-roboto\/|\/favicon\.ico$/;

@@ -1,4 +1,4 @@
-// Step clocks in a log directory: what real ranks wrote where torch is there, else what a clock writes of given steps.
+// Step clocks in a log directory: what a clock writes of given steps.
 
 import { execFileSync } from "node:child_process";
 import { join } from "node:path";
@@ -10,13 +10,11 @@ import { Session } from "./session";
 import { PROJECT, PYTHON, settle } from "./tensorboard";
 import { MARKUP } from "./traces";
 
-const RUN = "real/gpudiag/clock";
+const RUN = "short/gpudiag/clock";
 
-/** A real loop on this CPU whose steps the clock times; and a long run of two ranks, one of which gets slower, with
- *  markup for every name. */
+/** A short run; and a long one of two ranks, one of which gets slower, with markup for every name. */
 function writeClocks(logdir: string): void {
   const code = `
-import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -25,13 +23,7 @@ from tb_gpudiag.training.clocking import RankClock
 from tests.training.test_step_drift import COLUMNS, INPUT, slowed, steps
 
 logdir, markup = Path(sys.argv[1]), sys.argv[2]
-if importlib.util.find_spec("torch"):
-    from tests.training.clock_job import run_ranks
-
-    assert not run_ranks(logdir, 1, "none", 0, 0, 150)
-    (logdir / "log").rename(logdir / "real")
-else:
-    RankClock(str(logdir / "real"), 0, 10.0).add(steps(150)[:, : COLUMNS - 1], 1, 1_800_000_000.0)
+RankClock(str(logdir / "short"), 0, 10.0).add(steps(150)[:, : COLUMNS - 1], 1, 1_800_000_000.0)
 
 clocks = [RankClock(str(logdir / "long"), rank, 10.0) for rank in range(2)]
 rows = [steps(12_000, seed=rank) for rank in range(2)]
@@ -43,7 +35,7 @@ made = {"file": f"{markup}.17.pt.trace.json", "why": markup, "step": 6_100, "tim
 (logdir / "long/gpudiag/clock/rank-1/recorded").write_text(json.dumps({"recordings": [made]}))
 `;
   execFileSync(PYTHON, ["-c", code, logdir, MARKUP], { cwd: PROJECT });
-  settle(join(logdir, "real"));
+  settle(join(logdir, "short"));
   settle(join(logdir, "long"));
 }
 
@@ -53,7 +45,7 @@ function texts(frame: Frame, table: string): Promise<string[]> {
   return frame.getByRole("table", { name: table }).locator("tbody tr").allInnerTexts();
 }
 
-it("shows the steps of a real loop and their phases, which add up to it", async () => {
+it("shows the steps and their phases, which add up to them", async () => {
   const frame = await openTab(session.page, session.tensorboard.url, { view: "runs" });
   const { clock } = await session.reportOf(RUN);
   await frame.getByRole("button", { name: RUN }).click();

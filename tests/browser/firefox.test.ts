@@ -64,7 +64,7 @@ describe.skipIf(!process.env.FIREFOX)("in Firefox", () => {
 
   it.each(Object.entries(VIEWS))("shows the view %s", async (view, shown) => {
     const frame = await goTo(view);
-    await frame.waitForSelector(shown, { timeout: 60_000 });
+    await frame.waitForSelector(shown, { timeout: 200_000 });
     expect(problems).toEqual([]);
   });
 

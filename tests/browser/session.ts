@@ -9,7 +9,7 @@ import { openAlone, openPage, sharedContext, VIEWPORT, type Open, type Watched }
 import { makeFolder, servedAt, startTensorBoard, type Served, type TensorBoard } from "./tensorboard";
 
 /** Long enough for an analysis on a busy machine. */
-const PATIENCE = { timeout: 40_000, interval: 200 };
+const PATIENCE = { timeout: 200_000, interval: 200 };
 
 /**
  * Bring a page back to how it was when it was new. A new one takes longer to start than most tests.

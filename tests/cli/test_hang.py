@@ -15,6 +15,7 @@ from tb_gpudiag.cli.main import main
 from tb_gpudiag.cli.schema import schema
 from tb_gpudiag.trace.flight_recorder.plain_pickle import plain_data
 from tests.cli.test_annotations import closed
+from tests.patience import HANGS_S
 from tests.trace.flight_recorder.dumps import WORLD, entry, write
 
 
@@ -74,7 +75,7 @@ def test_a_real_job_that_hangs(tmp_path: Path, capsys: pytest.CaptureFixture[str
     """Rank 0 waits in train(), and rank 1 never comes."""
     folder = tmp_path / "dumps"
     command = [sys.executable, "-m", "tests.trace.flight_recorder.hanging_job", str(folder), "2"]
-    subprocess.run(command, check=True, timeout=200, cwd=Path(__file__).parents[2])
+    subprocess.run(command, check=True, timeout=HANGS_S, cwd=Path(__file__).parents[2])
     assert main(["hang", str(folder), "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)["hang"]
     assert (found["why"], found["culprits"]) == ("NOT_CALLED", [1])

@@ -10,6 +10,7 @@ import pytest
 
 from tb_gpudiag.cli.main import COMMANDS, main
 from tb_gpudiag.version import __version__
+from tests.patience import HANGS_S
 from tests.report.reports import slow_loader
 from tests.with_each import with_each
 
@@ -20,7 +21,7 @@ def _gpudiag(*arguments: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=HANGS_S,
     )
 
 
@@ -76,7 +77,7 @@ def test_python_dash_m_is_the_command() -> None:
 def test_too_little_address_space_is_said_before_a_library_crashes(tmp_path: Path) -> None:
     path = slow_loader().write(tmp_path)
     command = f'ulimit -v 600000; "{sys.executable}" -m tb_gpudiag diagnose "{path}"'
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=HANGS_S)
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
     assert "614 MB of address space, which is not enough memory" in line
@@ -173,7 +174,7 @@ def test_a_file_that_takes_too_long_costs_only_its_report(tmp_path: Path) -> Non
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=HANGS_S,
     )
     assert done.returncode == 0
     assert [r["trace"]["run"] for r in json.loads(done.stdout)["reports"]] == ["a", "z"]
@@ -197,6 +198,7 @@ from tb_gpudiag.report import diagnosis
 from tb_gpudiag.cli.main import COMMANDS, main
 from tb_gpudiag.cli import diagnose
 from tb_gpudiag.service.processes import memory_limit
+
 
 memory_limit.REFUSED_AT = {refused_at}
 diagnose.command_memory_limit_bytes = lambda: memory_limit.memory_bytes() + (100 << 20)
@@ -233,7 +235,7 @@ def test_a_file_that_takes_too_much_memory_costs_only_its_report(
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=HANGS_S,
     )
     assert done.returncode == 0
     assert [r["trace"]["run"] for r in json.loads(done.stdout)["reports"]] == ["a", "z"]

@@ -14,6 +14,7 @@ import pytest
 
 from tb_gpudiag.cli.main import main
 from tb_gpudiag.service.processes.process_setup import worker_environment
+from tests.patience import HANGS_S
 from tests.report.reports import slow_loader
 
 HOSTS = [
@@ -32,6 +33,7 @@ HOSTS = [
 PROGRAM = """
 import signal, sys
 from tb_gpudiag.cli.main import main
+
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.exit(main())
 """
@@ -54,7 +56,7 @@ class Serve:
         self.port = int(found[1])
 
     def get(self, path: str, host: str = "localhost") -> tuple[http.client.HTTPResponse, str]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=HANGS_S)
         connection.putrequest("GET", path, skip_host=True)
         connection.putheader("Host", f"{host}:{self.port}" if host else "")
         connection.endheaders()
@@ -65,7 +67,7 @@ class Serve:
 
     def stop(self, number: int) -> tuple[int, str]:
         self.process.send_signal(number)
-        _, errors = self.process.communicate(timeout=60)
+        _, errors = self.process.communicate(timeout=HANGS_S)
         return self.process.returncode, errors
 
 

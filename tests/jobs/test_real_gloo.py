@@ -12,12 +12,12 @@ from tb_gpudiag.digest.digested import digest_file
 from tb_gpudiag.jobs.report.job_report import build_jobs
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.trace.files.find import find_traces
+from tests.patience import HANGS_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("gloo")]
 
 PROGRAM = Path(__file__).with_name("gloo_job.py")
 WORLD = 4
-DEADLINE_S = 120
 # What the first finding is about: its rule and its rank.
 FAULTS = {"loader": ("GD602", "Rank 1"), "work": ("GD603", "Rank 2")}
 
@@ -37,7 +37,7 @@ def record(folder: Path, *faults: str) -> Path:
         done = subprocess.run(
             [sys.executable, str(PROGRAM), str(WORLD), str(own), *faults],
             capture_output=True,
-            timeout=DEADLINE_S,
+            timeout=HANGS_S,
             check=False,
         )
         print(done.stderr.decode(errors="replace"))

@@ -11,6 +11,7 @@ import pytest
 from tb_gpudiag.cli.demo import LOG
 from tb_gpudiag.pages.drop_box import TOKEN_HEADER
 from tb_gpudiag.pages.server import PageServer
+from tests.patience import HANGS_S
 from tests.report.reports import slow_loader
 from tests.service.helpers import eventually
 from tools.try_install import EXPECTED
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.slow  # each starts a server
 
 def ask(url: str, content: bytes | None = None, **headers: str) -> str:
     request = urllib.request.Request(url, content, {**headers, "Content-Type": "application/octet-stream"})
-    with urllib.request.urlopen(request, timeout=60) as answer:
+    with urllib.request.urlopen(request, timeout=HANGS_S) as answer:
         text: str = answer.read().decode()
         return text
 

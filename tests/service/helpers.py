@@ -16,19 +16,17 @@ import pytest
 from tb_gpudiag.service.analyses import analysis_queue
 from tb_gpudiag.service.index import log_index
 from tb_gpudiag.trace.files.find import TraceFile
+from tests.patience import HANGS_S
 
 if TYPE_CHECKING:
     from tb_gpudiag.service.service import Service
 
 FAKE_WORKER = "tests.service.fake_worker"
 
-# Much longer than anything here takes on a busy machine. A test that waits this long fails.
-DEADLINE_S = 60.0
-
 T = TypeVar("T")
 
 
-def eventually(question: Callable[[], T | None], what: str = "", within_s: float = DEADLINE_S) -> T:
+def eventually(question: Callable[[], T | None], what: str = "", within_s: float = HANGS_S) -> T:
     """Call the function until its result is true, and return that. Fail after the deadline.
 
     A question to a server costs milliseconds on both sides, so the pauses grow with the time that has passed.

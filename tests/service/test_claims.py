@@ -18,6 +18,7 @@ from tb_gpudiag.service.caches.claims import Claim, known_or_claimed
 from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.caches.trace_content import content_key
 from tb_gpudiag.service.processes.process_setup import worker_environment
+from tests.patience import HANGS_S
 from tests.report.reports import slow_loader
 from tests.service.helpers import eventually
 from tests.service.test_shared_cache import KEY, MARK, put
@@ -29,6 +30,7 @@ import sys, time
 from pathlib import Path
 from tb_gpudiag.service.caches import claims
 from tb_gpudiag.service.caches.shared_cache import SharedCache
+
 claims.TOUCH_EVERY_S = 1e9 if sys.argv[3] == "hang" else 0.05
 assert not claims.Claim(SharedCache(Path(sys.argv[1]), 1 << 20), sys.argv[2]).is_anothers()
 print("claimed", flush=True)
@@ -163,7 +165,7 @@ def test_a_tensorboard_and_a_command_analyze_a_trace_once(tmp_path: Path) -> Non
         assert not shared.keys()
         mine.release()
         board.report(id_)
-        said = command.communicate(timeout=60)[1]
+        said = command.communicate(timeout=HANGS_S)[1]
         origins = [board.traces()[0].get("origin", ""), *said.splitlines()]
         # One of the two has analyzed it.
         assert sum("shared cache" in origin for origin in origins) == 1, origins

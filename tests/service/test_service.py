@@ -22,7 +22,8 @@ from tb_gpudiag.service.index.roots import Root
 from tb_gpudiag.service.service import GoneTrace, Service, UnknownTrace
 from tb_gpudiag.service.settings import Settings
 from tests.builder import SnapshotBuilder
-from tests.service.helpers import DEADLINE_S, FAKE_WORKER, eventually, hasten, report_text, write_trace
+from tests.patience import HANGS_S
+from tests.service.helpers import FAKE_WORKER, eventually, hasten, report_text, write_trace
 
 pytestmark = pytest.mark.usefixtures("in_process")
 
@@ -285,7 +286,7 @@ def test_the_table_of_runs_asks_for_the_state_of_jobs_without_a_lock(
         if threading.current_thread() is asking:
             other = threading.Thread(target=lambda: served.append(service.traces()), daemon=True)
             other.start()
-            other.join(DEADLINE_S)
+            other.join(HANGS_S)
 
     monkeypatch.setattr(AnalysisQueue, "state", state)
     assert len(service.runs().rows) == 1

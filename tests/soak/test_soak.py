@@ -12,7 +12,6 @@ from tests.soak.training import soak_training
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(400),  # on a busy machine, analyses at the end take minutes
     pytest.mark.skipif(sys.platform != "linux", reason="processes are read from /proc"),
 ]
 

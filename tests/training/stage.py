@@ -15,8 +15,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.training import helper
 from tb_gpudiag.training.diagnosis_handler import DiagnosisHandler
 from tests.builder import TraceBuilder
-
-DEADLINE_S = 90.0
+from tests.patience import HANGS_S
 
 
 class FakeProfiler:
@@ -50,7 +49,7 @@ class Diagnosed:
 
     def expect(self, count: int) -> list[pb.Report]:
         with self._changed:
-            assert self._changed.wait_for(lambda: len(self.reports) >= count, DEADLINE_S), len(self.reports)
+            assert self._changed.wait_for(lambda: len(self.reports) >= count, HANGS_S), len(self.reports)
             return list(self.reports)
 
 
@@ -63,4 +62,4 @@ def handler(folder: str | Path, **options: Any) -> Iterator[DiagnosisHandler]:
         try:
             yield made
         finally:
-            made.close(DEADLINE_S)
+            made.close(HANGS_S)

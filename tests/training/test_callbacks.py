@@ -13,6 +13,7 @@ import pytest
 
 from tb_gpudiag import DiagnosisHandler
 from tb_gpudiag.service.processes.process_setup import worker_environment
+from tests.patience import HANGS_S
 from tests.training.stage import Diagnosed, handler
 
 pytestmark = pytest.mark.slow
@@ -130,7 +131,7 @@ def test_accelerate(torch: Any, tmp_path: Path, ranks: int) -> None:
         )
         for rank in range(ranks)
     ]
-    said = [process.communicate(timeout=110)[0] for process in processes]
+    said = [process.communicate(timeout=HANGS_S)[0] for process in processes]
     assert [process.returncode for process in processes] == [0] * ranks, said
     names = [path.name for path in (tmp_path / "log" / "my_run").iterdir()]
     assert len(names) == ranks

@@ -24,10 +24,11 @@ from tb_gpudiag.trace.files.find import find_traces
 from tb_gpudiag.training import diagnosis_queue
 from tb_gpudiag.training.helper import NICE, Helper, HelperAnswer
 from tb_gpudiag.training.noting_tensors import NotingTensors
+from tests.patience import HANGS_S
 from tests.report.reports import slow_loader
 from tests.rules.stage import healthy
 from tests.service.helpers import children, eventually, is_alive
-from tests.training.stage import DEADLINE_S, Diagnosed, FakeProfiler, content_of, handler
+from tests.training.stage import Diagnosed, FakeProfiler, content_of, handler
 
 LOGGER = "tb_gpudiag.training"
 
@@ -66,7 +67,7 @@ def test_a_spawned_process_gets_a_handler_of_its_own(
     again = pickle.loads(pickle.dumps(made))
     for _ in range(3):
         again(profiler)
-    again.close(DEADLINE_S)
+    again.close(HANGS_S)
     assert [path.name.split(".")[0] for path in log.iterdir()] == ["rank0"] * 2
     assert 'name: "input_pipeline"' in capsys.readouterr().out
     assert len(list((tmp_path / "events" / "gpudiag").iterdir())) == 1
@@ -369,6 +370,6 @@ def test_a_helper_that_ends_is_reported_with_its_own_exit_code(
     monkeypatch.setattr(child, "PROGRAM", (sys.executable, "-c", program))
     made, others = tb_gpudiag.DiagnosisHandler(tmp_path / "log"), children()
     made(FakeProfiler(b"{}"))
-    made.close(DEADLINE_S)
+    made.close(HANGS_S)
     assert messages(caplog)[0].endswith("was not diagnosed: the helper process ended (exit code 3)")
     assert children() == others

@@ -12,6 +12,7 @@ import pytest
 
 from tb_gpudiag.service.processes.process_setup import worker_environment
 from tb_gpudiag.training import diagnosis_queue
+from tests.patience import HANGS_S
 from tests.report.reports import slow_loader
 from tests.service.helpers import children, eventually, is_alive
 from tests.training.stage import FakeProfiler, content_of, handler
@@ -36,7 +37,7 @@ def job(tmp_path: Path, how: str) -> subprocess.Popen[str]:
 
 @pytest.mark.parametrize("how", ["fork", "spawn"])
 def test_each_process_diagnoses_its_own_recordings(tmp_path: Path, how: str) -> None:
-    said, _ = job(tmp_path, how).communicate(timeout=110)
+    said, _ = job(tmp_path, how).communicate(timeout=HANGS_S)
     assert "exit code 0" in said
     verdicts = [line for line in said.splitlines() if "data pipeline limits" in line]
     written = sorted((tmp_path / "log").iterdir())

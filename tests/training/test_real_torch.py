@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from tb_gpudiag.service.processes.process_setup import worker_environment
+from tests.patience import HANGS_S
 from tests.training.stage import Diagnosed, handler
 
 pytestmark = pytest.mark.slow
 
 PROGRAM = Path(__file__).with_name("handler_job.py")
-DEADLINE_S = 115
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def jobs(torch: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
         done = subprocess.run(
             [sys.executable, str(PROGRAM), str(folder), "1", *["2"] * gloo],
             capture_output=True,
-            timeout=DEADLINE_S,
+            timeout=HANGS_S,
             env=worker_environment(),
             check=False,
         )

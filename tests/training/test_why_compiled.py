@@ -17,11 +17,11 @@ from tb_gpudiag.facts.waiting.compile_reasons import CompileReasons, main_guards
 from tb_gpudiag.report.diagnosis import only_trace, read_facts
 from tb_gpudiag.service.processes.process_setup import worker_environment
 from tb_gpudiag.vocabulary.failed_guards import GuardKind, guard_kind
+from tests.patience import HANGS_S
 
 pytestmark = pytest.mark.slow
 
 PROGRAM = Path(__file__).with_name("compile_job.py")
-DEADLINE_S = 300
 
 # What changes for each function, a part of torch's text, and whether the log knows the line that uses it.
 PLANTED = {
@@ -44,7 +44,7 @@ def record(folder: Path, *arguments: str) -> Job:
     done = subprocess.run(
         [sys.executable, str(PROGRAM), str(folder), *arguments],
         capture_output=True,
-        timeout=DEADLINE_S,
+        timeout=HANGS_S,
         env={
             **worker_environment(),
             "TORCH_TRACE": str(folder),

@@ -17,7 +17,7 @@ from tb_gpudiag.vocabulary.recorded import Category
 torch: Any = pytest.importorskip("torch")
 nn, F = torch.nn, torch.nn.functional
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.torch
 
 Run = Callable[[], object]
 

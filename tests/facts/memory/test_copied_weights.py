@@ -17,7 +17,7 @@ from tb_gpudiag.trace.read import read_trace
 torch = pytest.importorskip("torch")
 from tests.truth.gpu_snapshot import Gpu, record, write_snapshot  # noqa: E402
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.torch
 
 LAYERS, WIDTH = 4, 256
 WEIGHTS_BYTES = LAYERS * 4 * WIDTH * (WIDTH + 1)

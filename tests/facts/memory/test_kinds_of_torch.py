@@ -21,7 +21,7 @@ torch = pytest.importorskip("torch")
 from tests.truth.failing import FAILING  # noqa: E402
 from tests.truth.gpu_snapshot import record, write_snapshot  # noqa: E402
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.torch
 
 LEAST_ALIKE = 0.97
 MOST_UNKNOWN = 0.1

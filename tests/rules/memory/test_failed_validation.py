@@ -5,19 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import torch
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.memory_kinds import MemoryKind
 from tb_gpudiag.rules.memory.memory_fragmentation import RULE
 from tb_gpudiag.trace.read import read_trace
 from tests.rules.stage import is_clear
-from tests.truth import failing_later  # noqa: F401
-from tests.truth.failing import FAILING
-from tests.truth.gpu_snapshot import record, write_snapshot
+
+torch = pytest.importorskip("torch")
+from tests.truth import failing_later  # noqa: E402, F401
+from tests.truth.failing import FAILING  # noqa: E402
+from tests.truth.gpu_snapshot import record, write_snapshot  # noqa: E402
+
+pytestmark = pytest.mark.torch
 
 
-@pytest.mark.slow
 def test_all_that_is_said_of_it_agrees(tmp_path: Path) -> None:
     job, trace, snapshot = (
         FAILING["larger_batches_in_validation"],

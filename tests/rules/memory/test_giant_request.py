@@ -98,9 +98,7 @@ def test_recorded_shapes_are_those_of_the_operator(shapes: list[list[int]] | Non
     assert expected in said(Facts(read_bytes(json.dumps(document).encode())))
 
 
-@pytest.mark.slow
-def test_a_real_request_names_its_inputs_in_a_trace(tmp_path: Path) -> None:
-    torch: Any = pytest.importorskip("torch")
+def test_a_real_request_names_its_inputs_in_a_trace(tmp_path: Path, torch: Any) -> None:
     from torch.profiler import ProfilerActivity, profile
 
     def pairwise(found: Any, wanted: Any) -> Any:
@@ -129,9 +127,7 @@ def test_a_real_request_names_its_inputs_in_a_trace(tmp_path: Path) -> None:
     assert (finding.places[0].function, finding.places[0].operator) == ("pairwise", "aten::sub")
 
 
-@pytest.mark.slow
-def test_a_real_request_is_guessed_in_a_snapshot(tmp_path: Path) -> None:
-    torch: Any = pytest.importorskip("torch")
+def test_a_real_request_is_guessed_in_a_snapshot(tmp_path: Path, torch: Any) -> None:
     from tests.truth.gpu_snapshot import Gpu, record, write_snapshot
 
     rows = 4096

@@ -17,14 +17,14 @@ import torch
 import torch.distributed as dist
 from torch._C import _distributed_c10d
 
-c10d: Any = _distributed_c10d  # its types lack what dumps
+from tests.patience import HANGS_S
 
-DEADLINE_S = 100
+c10d: Any = _distributed_c10d  # its types lack what dumps
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
     """Wait for what another thread or process does."""
-    end_s = time.monotonic() + DEADLINE_S
+    end_s = time.monotonic() + HANGS_S
     while not holds():
         if time.monotonic() > end_s:
             os._exit(1)
