@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from tb_gpudiag.training.clock_recorder import ClockRecorder
 from tb_gpudiag.training.clock_sender import ClockSender
 from tb_gpudiag.training.diagnosis_queue import DiagnosisQueue, log_answer
 from tb_gpudiag.training.event_records import write_with
@@ -139,9 +140,11 @@ class DiagnosisHandler:
         shapes and stacks.
         """
         folder = self._folder if self._uploads is None else ""
-        schedule = self.on_demand(active, warmup)
         options = {"record_shapes": True, "with_stack": True, **options}
-        return StepClock(self, schedule, ClockSender(folder, _rank_and_world_size), model, optimizer, options)
+        recorder = ClockRecorder(self, self.on_demand(active, warmup), options)
+        clock = StepClock(recorder, ClockSender(folder, _rank_and_world_size))
+        clock.start(model, optimizer)
+        return clock
 
     @property
     def skipped(self) -> int:

@@ -77,6 +77,11 @@ class OnDemand:
         """Record from the next step on."""
         self._asked = why
 
+    def give_up(self) -> None:
+        """End the recording, if one is made: the next call is to begin another one."""
+        self._left = 0
+        self.is_busy = self.is_recording = False
+
     def is_armed(self) -> bool:
         """Return whether a recording is wanted. It begins with the next call."""
         idle = self._left == 0

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import gc
 import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
 
+from tb_gpudiag.training.clock_recorder import ClockRecorder
 from tb_gpudiag.training.clock_sender import ClockSender
 from tb_gpudiag.training.gpu_marks import GpuMarks
-from tb_gpudiag.training.on_demand import OnDemand
+from tb_gpudiag.training.model_outputs import first_with_gradient
 from tb_gpudiag.training.phase_sampling import PhaseSampling
 from tb_gpudiag.vocabulary.clock_phases import (
     BACKWARD,
@@ -27,30 +27,54 @@ from tb_gpudiag.vocabulary.clock_phases import (
     WAIT,
 )
 
-if TYPE_CHECKING:
-    from tb_gpudiag.training.diagnosis_handler import DiagnosisHandler
-
 _NS_MS: Final = 1e-6
 _UNTIMED_MS: Final = (math.nan,) * len(PHASES)
 _UNTIMED_QUIET_MS: Final = tuple(0.0 if phase == GARBAGE else math.nan for phase in range(len(PHASES)))
 """Of a step without garbage collection."""
 
 logger = logging.getLogger("tb_gpudiag.training")
-_Hook = TypeVar("_Hook", bound=Callable[..., None])
 
 
-def _harmless(hook: _Hook) -> _Hook:
-    """Make a hook that does nothing when the clock is off, and turns it off where it fails."""
+class _Hook:
+    """A hook of torch's. It does nothing when the clock is off, and turns it off where it fails.
 
-    @functools.wraps(hook)
-    def harmless(self: StepClock, *values: Any) -> None:
-        if self.is_on:
-            try:
-                hook(self, *values)
-            except Exception as error:  # the training must go on
-                self._turn_off(f"the step clock stopped: {type(error).__name__}: {error}")
+    A copy of it, as in an average of the weights or in a checkpoint, is a function of Python's that does
+    nothing: a checkpoint is read where gpudiag is not installed.
+    """
 
-    return harmless  # type: ignore[return-value]
+    def __init__(self, clock: StepClock, do: Callable[..., None]) -> None:
+        self._clock, self._do = clock, do
+        self._hooks: dict[int, Any] = {}
+        self._key = 0
+        self.is_heard = False
+        """torch has called it. torch.compile compiles others again where they are taken away."""
+
+    def __call__(self, *values: Any) -> None:
+        clock = self._clock
+        # torch.compile traces hooks of modules inside: there, they are nothing.
+        if clock.is_compiling() or not clock.is_on:
+            return
+        self.is_heard = True
+        try:
+            self._do(*values)
+        except Exception as error:  # the training must go on
+            clock.fail(error)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return getattr, (contextlib.nullcontext(), "__exit__")
+
+    def register(self, register: Callable[[Any], Any]) -> Any:
+        """Have torch call it. Returns the handle."""
+        handle = register(self)
+        self._hooks, self._key = handle.hooks_dict_ref(), handle.id
+        return handle
+
+    def put(self, there: bool) -> None:
+        """Take it away, or put it back: a model without hooks is faster."""
+        if there:
+            self._hooks[self._key] = self
+        elif self.is_heard:
+            self._hooks.pop(self._key, None)
 
 
 class StepClock:
@@ -66,52 +90,50 @@ class StepClock:
     PhaseSampling. Nothing is synchronized or communicated, and nothing is raised into the training.
     """
 
-    def __init__(
-        self,
-        handler: DiagnosisHandler,
-        schedule: OnDemand,
-        sender: ClockSender,
-        model: Any,
-        optimizer: Any,
-        options: dict[str, Any],
-    ) -> None:
-        self.is_on = True
+    def __init__(self, recorder: ClockRecorder | None = None, sender: ClockSender | None = None) -> None:
+        self.is_on = False
         self.number = 0
         """Of the step that runs, counted from 0."""
-        self._handler, self._schedule, self._options = handler, schedule, options
-        self._profiler: Any = None
-        self._ranks = self._armed_at = 0
-        self._sender = sender
-        self._handles: list[Any] = []
-        self._hooks: dict[Callable[..., None], tuple[dict[int, Any], int]] = {}
-        """Hooks that time phases: in which dict of torch, and their key."""
-        self._heard: set[Callable[..., None]] = set()
-        """Hooks that torch has called. torch.compile compiles others again where they are taken away."""
+        self._recorder: Any = recorder
+        self._sender: Any = sender
+        self._undo = contextlib.ExitStack()
+        self._hooks: list[_Hook] = []  # of the model
+        self._backward, self._gradients, self._backward_end = (
+            _Hook(self, do) for do in (self._on_backward, self._on_gradients, self._on_backward_end)
+        )
+        self._nodes: list[Any] = []
+        """Handles of hooks of this step's outputs: one that is kept would have more and more of them."""
         self._sampling = PhaseSampling()
         self.left = 0
         """Steps until one whose phases are timed; 0 in such a step."""
         self._ends_ns: list[int] = []  # of the steps since the last one whose phases were timed
         self._own_ns = 0
         self._gpu: GpuMarks | None = None
-        self._needs_no_step = optimizer is None
-        self._stepped, self._began = self._needs_no_step, False
+        self._needs_no_step = self._stepped = True
+        self._began = False
         self._phase = OTHER
         self._spent_ns = [0] * len(PHASES)
         self._since_ns = self._start_ns = time.perf_counter_ns()
         self._garbage_ns = 0
         self._of_garbage_ns: Counter[int] = Counter()  # by step
-        self._is_compiling: Callable[[], bool] = lambda: False
+        self.is_compiling: Callable[[], bool] = lambda: False
         self._waits = False
         self._is_training: Callable[[], bool] = lambda: True
         self._queue: Callable[[Callable[[], None]], None] = lambda _: None
+
+    def start(self, model: Any, optimizer: Any) -> None:
+        """Begin to time: see `DiagnosisHandler.step_clock`. Raises nothing."""
+        self.is_on = True
+        self._needs_no_step = self._stepped = optimizer is None
         try:
             self._install(model, optimizer)
         except Exception as error:
-            self._turn_off(f"there is no step clock: {type(error).__name__}: {error}")
+            self.fail(error)
+            self.close()
 
     def __reduce__(self) -> tuple[object, ...]:
-        """A copy of the model, as an average of its weights is, has hooks that do nothing."""
-        return _stopped, ()
+        """A copy is a clock that is off."""
+        return StepClock, ()
 
     def __enter__(self) -> StepClock:
         return self
@@ -135,7 +157,9 @@ class StepClock:
 
     def close(self) -> None:
         """Remove the hooks, and write what is left. The end of the program does the same."""
-        self._turn_off("")
+        self._turn_off()
+        with contextlib.suppress(Exception):
+            self._undo.close()
 
     def begin_batch(self) -> None:
         """Begin to wait for a batch: with it, the next step begins. Raises nothing."""
@@ -148,48 +172,75 @@ class StepClock:
                 return
             self._end_step()
         self._began = True
+        self.begin_waiting()
+
+    def begin_waiting(self) -> None:
+        """The loader begins to do something."""
         if not self.left:
             self._enter(INPUT)
 
-    def end_batch(self) -> None:
-        """The batch is there, of a step whose phases are timed."""
-        self._enter(OTHER)
+    def end_waiting(self) -> None:
+        """It has done it."""
+        if not self.left:
+            self._enter(OTHER)
+
+    def fail(self, error: Exception) -> None:
+        """Turn the clock off. The optimizer's hooks stay until it is closed: torch may be calling them."""
+        if self.is_on:
+            logger.warning("gpudiag: the step clock stopped: %s: %s", type(error).__name__, error)
+        self._turn_off()
 
     def _install(self, model: Any, optimizer: Any) -> None:
+        with contextlib.suppress(ImportError):
+            self._recorder.watch()
         if model is not None:
             import torch
 
+            self._torch = torch
             self._is_training = torch.is_grad_enabled
             compiler = getattr(torch, "compiler", None)
-            self._is_compiling = getattr(compiler, "is_compiling", self._is_compiling)
+            self.is_compiling = getattr(compiler, "is_compiling", self.is_compiling)
             self._queue = torch.autograd.Variable._execution_engine.queue_callback
             if any(parameter.is_cuda for parameter in model.parameters()):
                 self._gpu = GpuMarks(torch.cuda, self._sender.rows, len(PHASES), GARBAGE)
             self._waits = torch.distributed.is_available() and torch.distributed.is_initialized()
-            is_ddp = type(model).__name__ == "DistributedDataParallel"
-            # Before its model, DDP waits for the buffers of rank 0.
-            before = self._on_ddp if is_ddp else self._on_forward
-            self._handles.append(model.register_forward_pre_hook(before))
-            if is_ddp:
-                self._handles.append(model.module.register_forward_pre_hook(self._on_forward))
-            self._handles.append(model.register_forward_hook(self._on_output))
+            if type(model).__name__ == "DistributedDataParallel":
+                # Before its model, DDP waits for the buffers of rank 0.
+                self._hook(model.register_forward_pre_hook, self._on_ddp)
+                self._hook(model.module.register_forward_pre_hook, self._on_forward)
+            else:
+                self._hook(model.register_forward_pre_hook, self._on_forward)
+            self._hook(model.register_forward_hook, self._on_output)
         if optimizer is not None:
-            self._handles.append(optimizer.register_step_pre_hook(self._on_optimizer))
-        for handle in self._handles:
-            hooks = handle.hooks_dict_ref()
-            self._hooks[hooks[handle.id]] = hooks, handle.id
-        if optimizer is not None:
-            self._handles.append(optimizer.register_step_post_hook(self._on_optimized))
+            for register, do in (
+                (optimizer.register_step_pre_hook, self._on_optimizer),
+                (optimizer.register_step_post_hook, self._on_optimized),
+            ):
+                self._undo.callback(_Hook(self, do).register(register).remove)
         gc.callbacks.append(self._on_garbage)
+        self._undo.callback(gc.callbacks.remove, self._on_garbage)
         self._sender.start()
 
-    @_harmless
+    def _hook(self, register: Callable[[Any], Any], do: Callable[..., None]) -> None:
+        self._hooks.append(hook := _Hook(self, do))
+        self._undo.callback(hook.register(register).remove)
+
     def _end_step(self) -> None:
-        """End a step whose phases are timed, or before one."""
+        """End a step whose phases are timed, or before one. Raises nothing."""
+        if self.is_on:
+            try:
+                self._end_timed_step()
+            except Exception as error:
+                self.fail(error)
+
+    def _end_timed_step(self) -> None:
         self._enter(OTHER)
         now_ns = self._since_ns
         self.number += 1
-        if self._profiler is not None:  # recorded steps are slower
+        for handle in self._nodes:
+            handle.remove()
+        self._nodes.clear()
+        if self._recorder.is_recording:  # recorded steps are slower
             if self._gpu is not None:
                 self._gpu.drop_step()
         elif self.left:
@@ -200,13 +251,14 @@ class StepClock:
             self._add_row(self.number - 1, now_ns - self._start_ns, [ns * _NS_MS for ns in self._spent_ns])
         self._began, self._stepped = False, self._needs_no_step
         try:
-            self._record()
+            made = self._recorder.step(self.number, self._sender.orders(self.number))
+            if made is not None:
+                self._sender.made.append(made)
         except Exception as error:
-            self._profiler = None
             logger.warning("gpudiag: no recording: %s", error)
         timed_before, self.left = not self.left, 0
         # All ranks record from the same step on.
-        if self._profiler is None and not self._sender.has_orders:
+        if not self._recorder.is_recording and not self._sender.has_orders:
             self.left = self._sampling.untimed(self.number)
         if bool(self.left) is timed_before:
             self._listen()
@@ -217,11 +269,8 @@ class StepClock:
 
     def _listen(self) -> None:
         """Begin to time phases, or stop: a model without hooks is faster."""
-        for hook, (hooks, key) in self._hooks.items():
-            if not self.left:
-                hooks[key] = hook
-            elif hook in self._heard:
-                hooks.pop(key, None)
+        for hook in self._hooks:
+            hook.put(not self.left)
         if self._gpu is not None:
             self._gpu.restart(OTHER if not self.left else None)
 
@@ -255,47 +304,40 @@ class StepClock:
             try:
                 self._gpu.mark(phase)
             except Exception as error:
-                self._turn_off(f"the step clock stopped: {type(error).__name__}: {error}")
+                self.fail(error)
         self._own_ns += time.perf_counter_ns() - now_ns
 
     def _on_ddp(self, *_: Any) -> None:
-        if self.is_on and not self._is_compiling() and self._is_training():
-            self._heard.add(self._on_ddp)
+        if self._is_training():
             self._enter(WAIT)
 
     def _on_forward(self, *_: Any) -> None:
-        # torch.compile traces hooks of modules inside: there, they are nothing.
-        if self.is_on and not self._is_compiling() and self._is_training():
-            self._heard.add(self._on_forward)
+        if self._is_training():
             self._enter(FORWARD)
 
-    @_harmless
     def _on_output(self, _module: Any, _inputs: Any, output: Any) -> None:
         """The forward phase goes on until the backward pass comes to the output: the loss is in it."""
-        if self._is_compiling() or not self._is_training():
+        if self.left or not self._is_training():
             return
         now_ns = time.perf_counter_ns()
-        self._heard.add(self._on_output)
         if self._phase == WAIT:  # a compiled model inside DDP has no hooks
             self._enter(FORWARD)
-        tensor = _first_with_gradient(output)
-        if tensor is None:
+        node = first_with_gradient(output, self._torch)
+        if node is None:
             self._enter(OTHER)
         else:
-            tensor.register_hook(self._on_backward)
+            self._nodes.append(node.register_prehook(self._backward))
         self._own_ns += time.perf_counter_ns() - now_ns
 
-    @_harmless
-    def _on_backward(self, _gradient: Any) -> None:
+    def _on_backward(self, _gradients: Any) -> None:
         if not self.left:  # else it is the loss of an earlier step
             self._enter(BACKWARD)
-            self._queue(self._on_gradients)
+            self._queue(self._gradients)
 
-    @_harmless
     def _on_gradients(self) -> None:
         if self._waits:  # for other ranks, in a callback that was queued after this one
             self._enter(WAIT)
-            self._queue(self._on_backward_end)
+            self._queue(self._backward_end)
         else:
             self._enter(OTHER)
 
@@ -303,8 +345,8 @@ class StepClock:
         self._enter(OTHER)
 
     def _on_optimizer(self, *_: Any) -> None:
-        self._heard.add(self._on_optimizer)
-        self._enter(OPTIMIZER)
+        if not self.left:
+            self._enter(OPTIMIZER)
 
     def _on_optimized(self, *_: Any) -> None:
         self._stepped = True
@@ -322,55 +364,16 @@ class StepClock:
             self._since_ns += spent_ns
             self._garbage_ns = 0
 
-    def _record(self) -> None:
-        """Begin, go on with, or end a recording."""
-        if self._profiler is None:
-            for why, ranks in self._sender.orders(self.number):
-                self._schedule.arm(why)
-                self._ranks = ranks
-            if self._schedule.is_armed():
-                self._start_recording()
-            return
-        self._profiler.step()
-        if self._schedule.is_recording:
-            # Not in the warm-up, whose metadata is lost.
-            self._profiler.add_metadata("gpudiag_why", self._schedule.why)
-        elif not self._schedule.is_busy:
-            profiler, self._profiler = self._profiler, None
-            profiler.stop()
-            if getattr(profiler, "gpudiag_file", ""):
-                self._sender.made.append((profiler.gpudiag_file, self._schedule.why, self._armed_at))
-
-    def _start_recording(self) -> None:
-        from torch.autograd import _profiler_enabled
-        from torch.profiler import profile
-
-        if _profiler_enabled():  # the program's own: a second one would end it
-            return
-        self._profiler = profile(
-            schedule=lambda _: self._schedule(self.number), on_trace_ready=self._handler, **self._options
-        )
-        self._profiler.step_num = self._armed_at = self.number
-        self._profiler.gpudiag_ranks, self._ranks = self._ranks, 0
-        self._profiler.start()
-
-    def _turn_off(self, why: str) -> None:
+    def _turn_off(self) -> None:
         if not self.is_on:
             return
-        self.is_on = False
+        self.is_on, self.left = False, 0
+        for hook in self._hooks:
+            hook.put(False)
         with contextlib.suppress(Exception):
             if self._ends_ns:
                 self._add_untimed()
-        if why:
-            logger.warning("gpudiag: %s", why)
-        with contextlib.suppress(Exception):
-            gc.callbacks.remove(self._on_garbage)
-            for handle in self._handles:
-                handle.remove()
-        profiler, self._profiler = self._profiler, None
-        with contextlib.suppress(Exception):
-            if profiler is not None:
-                profiler.stop()
+        self._recorder.close()
         with contextlib.suppress(Exception):
             self._sender.close()
 
@@ -385,29 +388,25 @@ class TimedLoader:
         return len(self._loader)  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[Any]:
-        clock = self._clock
-        clock.begin_batch()  # the first batch of an epoch waits for workers to start
-        for batch in self._loader:
-            if not clock.left:
-                clock.end_batch()
-            yield batch
-            clock.begin_batch()
-        if not clock.left:
-            clock.end_batch()
+        self._clock.begin_waiting()  # for workers to start
+        try:
+            return _TimedBatches(self._clock, iter(self._loader))
+        finally:
+            self._clock.end_waiting()
 
 
-def _first_with_gradient(output: Any) -> Any:
-    """Return the first tensor of a model's output through which gradients flow; None without one."""
-    if hasattr(output, "requires_grad"):
-        return output if output.requires_grad else None
-    values = output.values() if isinstance(output, Mapping) else output
-    if not isinstance(values, Iterable) or isinstance(values, str | bytes):
-        return None
-    return next((found for value in values if (found := _first_with_gradient(value)) is not None), None)
+class _TimedBatches:
+    """No generator: it would keep a batch that the loop has let go of."""
 
+    def __init__(self, clock: StepClock, batches: Iterator[Any]) -> None:
+        self._clock, self._batches = clock, batches
 
-def _stopped() -> StepClock:
-    """Return a clock that is off."""
-    clock = StepClock.__new__(StepClock)
-    clock.is_on = False
-    return clock
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        self._clock.begin_batch()
+        try:
+            return next(self._batches)
+        finally:
+            self._clock.end_waiting()

@@ -18,7 +18,8 @@ import pytest
 
 from tb_gpudiag.report.diagnosis import diagnose_path
 from tb_gpudiag.service.processes.process_setup import worker_environment
-from tb_gpudiag.training import clock_sender, step_clock
+from tb_gpudiag.training import clock_sender
+from tb_gpudiag.training.model_outputs import first_with_gradient
 from tb_gpudiag.training.phase_sampling import PhaseSampling
 from tb_gpudiag.vocabulary.clock_phases import (
     PHASES,
@@ -228,18 +229,18 @@ def test_a_model_with_hooks_can_be_copied_and_saved(torch: Any, now: Time, tmp_p
 
 @pytest.mark.parametrize("output", [{"loss": 0}, [None, 0], (0,), {"a": {"b": 0}}])
 def test_the_loss_may_be_anywhere_in_an_output(torch: Any, output: Any) -> None:
-    tensor = torch.rand(2, requires_grad=True)
+    tensor = torch.rand(2, requires_grad=True) * 2
     put = eval(repr(output).replace("0", "tensor"), {"tensor": tensor})
-    assert step_clock._first_with_gradient(put) is tensor
-    assert step_clock._first_with_gradient(tensor.detach()) is None
-    assert step_clock._first_with_gradient("text") is None
+    assert first_with_gradient(put, torch) is tensor.grad_fn
+    assert first_with_gradient(tensor.detach(), torch) is None
+    assert first_with_gradient("text", torch) is None
 
 
 def test_a_clock_that_fails_is_off_and_says_so(
     torch: Any, now: Time, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     loop = Loop(torch, now, tmp_path)
-    loop.clock._sender = None  # type: ignore[assignment]
+    loop.clock._sender = None
     for batch in loop.clock(loop.batches(3)):
         loop.forward_and_backward(batch)
         loop.optimizer.step()
@@ -259,7 +260,7 @@ def test_a_model_that_takes_no_hooks_has_no_clock(torch: Any, tmp_path: Path) ->
 def test_another_profiler_is_not_disturbed(torch: Any, now: Time, tmp_path: Path) -> None:
     loop = Loop(torch, now, tmp_path, active=1, warmup=0)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as other:
-        loop.clock._schedule.arm()
+        loop.clock._recorder._schedule.arm()
         for batch in loop.clock(loop.batches(4)):
             loop.forward_and_backward(batch)
             loop.optimizer.step()
