@@ -5,9 +5,9 @@
 # make lint    checks only
 # make docs    the documentation site, in build/site
 # make rule    start a new rule: make rule ID=GD999 NAME=short_name
-# make failures   record jobs that run out of memory, judge the advice, write the same page
-# make leaks   record loops that leak or look like it, judge what is said of their memory, write the same page
-# make truth   record real training jobs, judge their diagnoses, write docs/how-right-it-is.md
+# make failures   record jobs that run out of memory, and judge the advice
+# make leaks   record loops that leak or look like it, and judge what is said of their memory
+# make truth   record real training jobs, and judge their diagnoses
 # make bench   measure reading, and how often the diagnosis is right
 # make bench-against BASE=FOLDER   compare with another checkout's speed and memory
 # make test-oldest, test-newest    reports and plugin with the oldest and the newest dependencies
@@ -196,7 +196,7 @@ bench-against: .make/venv
 	@$(BIN)/python -m tests.benchmarks.against '$(BASE)'
 
 # Real training jobs, recorded before and after their fix, and judged: half an hour on a machine that does nothing else.
-# The scores go into docs/how-right-it-is.md.
+# The scores go into tests/truth/seen_jobs.
 leaks: $(TORCH_FOLDER)
 	$(WITH_TORCH) $(BIN)/python -m tests.truth.leaks build/leaks
 

@@ -4,8 +4,8 @@ With `--gpu`, the jobs are those that `python -m tests.truth.gpu OUT` recorded o
 they are only scored.
 
 `python -m tests.truth OUT [NAME…]` records below OUT; jobs with results there are only scored again, so a run
-that was interrupted goes on where it was. Without names, all jobs are recorded, and the scores go into the
-page "How right it is", with the names of jobs that failed to run, or that the time was too short for.
+that was interrupted goes on where it was. Without names, all jobs are recorded, and the scores go into
+seen_jobs/, with the names of jobs that failed to run, or that the time was too short for.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tests.truth.gpu import everything as everything_on_gpu  # noqa: F401
 from tests.truth.gpu.machine import MACHINE
 from tests.truth.job import JOBS, Job
 from tests.truth.jobs import everything  # noqa: F401
-from tests.truth.page import figures, write
 from tests.truth.record import Times, read_times, record_job
 from tests.truth.score import SAME, Score, score
+from tests.truth.seen import figures, write
 
 ENOUGH_S = 24 * 60
 """No job of all begins later than this: `make truth` ends within 25 minutes, or says what it left out."""

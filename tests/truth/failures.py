@@ -1,6 +1,6 @@
 """Record jobs that run out of memory, and score the advice: `python -m tests.truth.failures OUT [NAME...]`.
 
-Recordings that are there are only scored again. Without names, the scores go into the page "How right it is".
+Recordings that are there are only scored again. Without names, the scores go into the folder seen_jobs.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ from tests.truth import (  # noqa: F401
 )
 from tests.truth.failing import FAILING, FailingJob
 from tests.truth.gpu_snapshot import record, write_snapshot
-from tests.truth.page import put
 from tests.truth.score import share
+from tests.truth.seen import put
 
 RULES = ("memory_peak", "memory_fragmentation", "memory_leak")
 CODE = {name: code for rule in RULES for name, code in fix_code(f"tb_gpudiag.rules.memory.{rule}").items()}
@@ -92,7 +92,7 @@ def main(out: str, *names: str) -> None:
         print(f"{outcome} {job.name}: {', '.join(scores[-1].advice)}", flush=True)
     print(share([score.right for score in scores]))
     if not names:
-        put("make failures", _written(scores))
+        put("failures", "make failures", _written(scores))
 
 
 def recorded(job: FailingJob, folder: Path) -> Path | None:

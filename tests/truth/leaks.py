@@ -1,7 +1,7 @@
 """Record loops that leak and loops that only look so, and score what is said about their memory.
 
 `python -m tests.truth.leaks OUT [NAME…]` records below OUT; recordings that are there are only scored again.
-Without names, all loops are recorded, and the scores go into the page "How right it is". It takes about
+Without names, all loops are recorded, and the scores go into the folder seen_jobs. It takes about
 half an hour: all loops run in one process, one after the other.
 
 Each is scored six times: recorded late in the job with NotingTensors, the same recording without what that
@@ -71,8 +71,8 @@ from tests.truth import (  # noqa: F401
 )
 from tests.truth.gpu_snapshot import Gpu, write_snapshot
 from tests.truth.leak_loop import LOOPS, LeakLoop
-from tests.truth.page import put
 from tests.truth.score import share
+from tests.truth.seen import put
 
 BEFORE, RECORDED = 20, 12
 """Steps before the recording, and in it."""
@@ -125,7 +125,7 @@ def main(out: str, *names: str) -> None:
     ways = list(zip(*found, strict=True))
     print("\n".join(f"{what}: {'; '.join(figures)}" for what, *figures in _figures(*ways)))
     if not names:
-        put("make leaks", _written(*ways))
+        put("leaks", "make leaks", _written(*ways))
 
 
 def _diagnosed(loop: LeakLoop, out: Path) -> Iterator[tuple[str, Any]]:

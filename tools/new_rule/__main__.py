@@ -39,7 +39,7 @@ def main() -> None:
         f"rule: listed {arguments.id} in tb_gpudiag/rules/all.py and tests/rules/ids.txt\n"
         "rule: check the order there: of two rules that claim the same idle time, the first one gets it\n"
         f"rule: run this until it passes: .venv/bin/pytest tests/rules -k '{arguments.name} or every'\n"
-        "rule: then add a line to CHANGELOG.md, and run: make quick"
+        "rule: then run: make quick"
     )
 
 

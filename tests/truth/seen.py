@@ -1,4 +1,7 @@
-"""The page "How right it is": the scores of all jobs as Markdown, between two marks of the page."""
+"""Tables of jobs that the rules have seen: the scores of all of them as Markdown, in seen_jobs/.
+
+The page "How right it is" has only figures of inputs that nobody had tuned to: those of held_out.json.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,10 @@ from typing import Final
 
 import torch
 
-from tests.conftest import REPOSITORY
 from tests.truth.gpu.machine import machine
 from tests.truth.score import SAME, Score, share
 
-PAGE: Final = REPOSITORY / "docs" / "how-right-it-is.md"
-BEGIN: Final = "<!-- Written by `{}`. -->"
-END: Final = "<!-- End of what `{}` wrote. -->"
+FOLDER: Final = Path(__file__).with_name("seen_jobs")
 
 Values = Callable[[Sequence[Score]], Sequence[bool | None]]
 
@@ -47,26 +47,29 @@ def figures(scores: Sequence[Score]) -> dict[str, str]:
 
 
 def write(scores: Sequence[Score], left_out: Sequence[str], gpu: Path | None) -> None:
-    """Replace the scores of the jobs on the page. left_out: jobs without a score. gpu: what says where they
-    were recorded, if not here."""
+    """Write the table of the jobs. left_out: jobs without a score. gpu: the file that says where they were
+    recorded, if not here."""
     if gpu:
         groups = {"one process, one GPU": list(scores)}
-        put("python -m tests.truth --gpu", _written(machine(gpu), groups, left_out))
+        put("gpu_jobs", "python -m tests.truth --gpu", _written(machine(gpu), groups, left_out))
         return
     here = f"torch {torch.__version__}, {_processor()}"
     groups = {
         "one process": [found for found in scores if found.job.world == 1],
         "ranks": [found for found in scores if found.job.world > 1],
     }
-    put("make truth", _written(here, groups, left_out))
+    put("jobs", "make truth", _written(here, groups, left_out))
 
 
-def put(command: str, text: str) -> None:
-    """Replace what this command wrote between its marks of the page."""
-    begin, end = BEGIN.format(command), END.format(command)
-    before, _, rest = PAGE.read_text().partition(begin)
-    after = rest.partition(end)[2]
-    PAGE.write_text(f"{before}{begin}\n\n{text}\n{end}{after}")
+def put(name: str, command: str, text: str) -> None:
+    """Write the table `name` that this command has made."""
+    FOLDER.mkdir(exist_ok=True)
+    (FOLDER / f"{name}.md").write_text(
+        f"# Jobs that the rules have seen: {name}\n\n"
+        f"Written by `{command}`. The rules were mended for these jobs, so the figures are no forecast.\n\n"
+        f"{text.rstrip()}\n",
+        encoding="utf-8",
+    )
 
 
 def _written(where: str, groups: Mapping[str, Sequence[Score]], left_out: Sequence[str]) -> str:
