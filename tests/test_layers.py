@@ -178,7 +178,6 @@ REACHES_THROUGH = {
     ("jobs", "facts.memory.floor"): "the slope of a curve",
     ("service.analyses", "facts.facts"): "an analysis keeps facts between report and digest",
     ("cli.scrub", "trace.credentials"): "the command writes a copy of the file without them",
-    ("training.store", "trace.credentials"): "an upload is a copy of the file without them",
     ("cli.conditions", "rules.answer"): "`--fail-on` takes severities",
 }
 """(module or room, what it imports): why it reaches through its neighbor."""

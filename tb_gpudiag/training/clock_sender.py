@@ -37,7 +37,7 @@ logger = logging.getLogger("tb_gpudiag.training")
 class ClockSender:
     """Rows of steps on their way to clocking.py.
 
-    folder: where the helper writes; "" for nowhere. about: returns rank and number of ranks.
+    folder: where the helper writes. about: returns rank and number of ranks.
     `rows` is filled by the training: number, total and phases in ms.
     """
 

@@ -59,10 +59,10 @@ def answer(request: dict[str, Any], _reply: Reply) -> ChildMessage:
 
 
 class RankClock:
-    """The steps of one rank. folder: of the run; "" if nothing is written. every_s: between looks."""
+    """The steps of one rank. folder: of the run. every_s: between looks."""
 
     def __init__(self, folder: str, rank: int, every_s: float) -> None:
-        self._folder = os.path.join(folder, "gpudiag", "clock") if folder else ""
+        self._folder = os.path.join(folder, "gpudiag", "clock")
         self._rank, self._every_s = rank, every_s
         name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{os.getppid()}"
         self._events = os.path.join(self._folder, f"rank-{rank}", name)
@@ -80,7 +80,7 @@ class RankClock:
         """Take recordings that the clock has made since the last call."""
         before = len(self._made)
         self._made.extend(made)
-        if self._folder and len(self._made) > before:
+        if len(self._made) > before:
             with contextlib.suppress(OSError):
                 path = self._path(f"rank-{self._rank}", MADE)
                 _write(path, {"recordings": [asdict(one) for one in self._made]})
@@ -112,13 +112,12 @@ class RankClock:
         return fields
 
     def _write(self, rows: Float64, now_s: float) -> None:
-        if self._folder:
-            lines = [
-                (step, time_s, {tag: ms for tag, ms in zip(TAGS, values, strict=True) if ms == ms})
-                for step, time_s, values in self._lines.of(rows, now_s)
-            ]
-            if lines:
-                append_scalars(self._events, lines)
+        lines = [
+            (step, time_s, {tag: ms for tag, ms in zip(TAGS, values, strict=True) if ms == ms})
+            for step, time_s, values in self._lines.of(rows, now_s)
+        ]
+        if lines:
+            append_scalars(self._events, lines)
 
     def _note(self, rows: Float64) -> None:
         """Find drifts, and keep what this rank says of itself."""
@@ -138,7 +137,7 @@ class RankClock:
     def _ordered(self, world: int, now_s: float) -> dict[str, Any] | None:
         """Return a new order, if there is one. On rank 0, decide it first."""
         assert self._now is not None
-        if world == 1 or not self._folder:
+        if world == 1:
             found = self._watch.look([self._now], now_s)
             order = {**asdict(found), "at": 0, "time_s": now_s} if found else None
             self._tell(order)
@@ -160,7 +159,7 @@ class RankClock:
 
     def _tell(self, order: dict[str, Any] | None) -> None:
         """Write what this rank says of itself, and the order of a job of one rank, for others to read."""
-        if self._folder and self._now is not None:
+        if self._now is not None:
             with contextlib.suppress(OSError):
                 _write(self._path(f"rank-{self._rank}", NOW), asdict(self._now))
                 if order is not None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.digest.digested import digest_file
-from tb_gpudiag.errors import NothingToRead, without_url_secrets
+from tb_gpudiag.errors import NothingToRead
 from tb_gpudiag.jobs.ranks.members import slim
 from tb_gpudiag.jobs.report.job_report import build_jobs
 from tb_gpudiag.jobs.report.job_view import heading
@@ -19,7 +19,6 @@ from tb_gpudiag.report.essentials import without_hints
 from tb_gpudiag.service.processes.child_messages import ChildMessage
 from tb_gpudiag.service.processes.serving import Reply
 from tb_gpudiag.service.settings import settings_from
-from tb_gpudiag.training import store
 from tb_gpudiag.training.compact_record import compared_steps, figures_of, record_of
 from tb_gpudiag.training.event_records import append_to
 from tb_gpudiag.training.helper import HelperAnswer
@@ -27,10 +26,8 @@ from tb_gpudiag.wording.format import NO_BREAK, count, one_line, share
 
 
 def answer(request: dict[str, Any], reply: Reply) -> ChildMessage:
-    """Diagnose what the request names, or list a folder of a store: see helper.py."""
+    """Diagnose what the request names: see helper.py."""
     reply.bound_memory(settings_from().memory_limit_bytes // _ranks_here())
-    if request["kind"] == "list":
-        return store.answer(request, reply)
     if request["kind"] == "job":
         return diagnose_job(request["paths"]).message()
     return diagnose_recording(request["where"], request).message()
@@ -46,12 +43,10 @@ def diagnose_recording(path: str, wanted: Mapping[str, Any]) -> HelperAnswer:
     """Diagnose one recording.
 
     wanted: report, record: whether to return them.
-        url: where the recording is uploaded, for the report; "" if it stays.
         events, step: the event file to append the record to, "" for none; and its step there.
     Raises TraceError: the file cannot be read.
     """
     report, digest = digest_file(only_trace(path))
-    report.trace.path = without_url_secrets(wanted["url"]) or report.trace.path
     text = _line(report.verdict.sentence, report.findings, "diagnose", report.trace.path)
     steps = compared_steps(digest)
     events, with_record = wanted["events"], wanted["record"]
@@ -90,7 +85,7 @@ def diagnose_job(paths: Sequence[str]) -> HelperAnswer:
         raise NothingToRead(jobs.notes[0] if jobs.notes else "no two files are ranks of one job")
     report = max(jobs.reports, key=lambda report: len(report.ranks))
     sentence = f"{heading(report)}: {report.verdict.sentence}"
-    text = _line(sentence, report.findings, "job", without_url_secrets(os.path.dirname(paths[0])))
+    text = _line(sentence, report.findings, "job", os.path.dirname(paths[0]))
     return HelperAnswer(True, text, _is_worth_a_look(report.findings))
 
 

@@ -8,11 +8,10 @@ import logging
 import os
 import re
 import sys
-import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from tb_gpudiag.errors import without_url_secrets
 from tb_gpudiag.training.clock_recorder import ClockRecorder
 from tb_gpudiag.training.clock_sender import ClockSender
 from tb_gpudiag.training.diagnosis_queue import DiagnosisQueue, log_answer
@@ -22,7 +21,6 @@ from tb_gpudiag.training.noting_tensors import note_from_now_on
 from tb_gpudiag.training.on_demand import OnDemand
 from tb_gpudiag.training.recordings_on_disk import KeptFiles, RecordingFiles, WrittenRecording
 from tb_gpudiag.training.step_clock import StepClock
-from tb_gpudiag.training.uploads import Uploads
 
 if TYPE_CHECKING:
     from tb_gpudiag.report.report_pb2 import Report
@@ -30,8 +28,8 @@ if TYPE_CHECKING:
 CLOSE_S: Final = 30.0
 """How long the end of the program waits for the last diagnoses."""
 
-# Only URLs of stores: anything else may be the name of a local folder.
-_LOST_SLASH: Final = re.compile(r"(s3a?|gc?s|az|abfss?|memory):/[^/]")
+# A Path leaves one slash of a URL, and torch would write to a local folder with such a name.
+_URL: Final = re.compile(r".*://|(s3a?|gc?s|az|abfss?):/")
 
 logger = logging.getLogger("tb_gpudiag.training")
 
@@ -45,8 +43,6 @@ class DiagnosisHandler:
     initialized, rank 0 also logs the verdict of the job when all ranks have written. Nothing is raised into
     the training loop: failures are logged.
 
-    dir_name: a folder, or a URL of a store such as `s3://bucket/run`. Recordings for a store are written to a
-    private temporary folder, diagnosed there, and uploaded by a process of low priority.
     on_diagnosis: called with each Report, on a thread of the handler.
     keep: how many recordings of this handler may be on disk. Those with findings stay longest, and those that
     were not diagnosed stay in any case.
@@ -69,21 +65,14 @@ class DiagnosisHandler:
         if keep is not None and keep < 1:
             raise ValueError(f"keep is {keep}: keep at least one recording, or None for all")
         own_events = isinstance(writer, str | os.PathLike)
-        if own_events and "://" in os.fspath(writer):
-            raise ValueError(
-                "writer is a URL, and files in a store cannot grow as event files do: name a folder"
-            )
         self._writer = None if own_events else writer
         self._folder = os.fspath(dir_name)
-        if _LOST_SLASH.match(self._folder):
-            raise ValueError(f"{self._folder} has lost a slash, as URLs in a Path do: give a string")
-        # torch's handler would make a local folder named "s3:".
-        self._uploads = Uploads(self._folder) if "://" in self._folder else None
+        _refuse_url("dir_name", self._folder)
+        _refuse_url("writer", os.fspath(writer) if own_events else "")
         self._files = RecordingFiles(
             worker_name, use_gzip=use_gzip, event_folder=os.fspath(writer) if own_events else ""
         )
-        remove = os.unlink if self._uploads is None else self._uploads.remove
-        self._kept = KeptFiles(keep, remove) if keep is not None else None
+        self._kept = KeptFiles(keep) if keep is not None else None
         self._on_diagnosis = on_diagnosis
         self._queue = DiagnosisQueue(
             self._settle, with_report=on_diagnosis is not None, with_record=self._writer is not None
@@ -102,15 +91,12 @@ class DiagnosisHandler:
             logger.warning("gpudiag: the recording was not written: %s", _reason(error))
 
     def close(self, timeout_s: float = CLOSE_S) -> None:
-        """Wait for the diagnoses and uploads that are under way, then end the helper processes.
+        """Wait for the diagnoses that are under way, then end the helper process.
 
-        After timeout_s, the remaining diagnoses are skipped, and recordings that are not uploaded stay in the
-        temporary folder. The end of the program calls this, too. A later recording starts a new helper.
+        After timeout_s, the remaining diagnoses are skipped. The end of the program calls this, too. A later
+        recording starts a new helper.
         """
-        end_s = time.monotonic() + timeout_s
         self._queue.close(timeout_s)
-        if self._uploads is not None:
-            self._uploads.close(max(0.0, end_s - time.monotonic()))
 
     def on_demand(
         self, active: int = 6, warmup: int = 2, *, trigger: Literal["slow_step"] | None = None
@@ -118,16 +104,14 @@ class DiagnosisHandler:
         """Return a schedule for `torch.profiler.profile(schedule=...)` that records on demand only.
 
         `touch DIR_NAME/profile-now` or SIGUSR2 records the next steps: `active` of them, after `warmup`. A
-        program that handles SIGUSR2 itself keeps its handler. If DIR_NAME is a URL, there is no such file.
+        program that handles SIGUSR2 itself keeps its handler.
         trigger: "slow_step" also records after a step that takes twice the median, at most every ten minutes.
         """
         if trigger not in (None, "slow_step"):
             raise ValueError(f'trigger is {trigger!r}: it can be "slow_step" or None')
-        folder = self._folder if self._uploads is None else None
-        if folder is not None:
-            with contextlib.suppress(OSError):  # the first recording says why
-                os.makedirs(folder, exist_ok=True)
-        return OnDemand(folder, active=active, warmup=warmup, slow_step=trigger is not None)
+        with contextlib.suppress(OSError):  # the first recording says why
+            os.makedirs(self._folder, exist_ok=True)
+        return OnDemand(self._folder, active=active, warmup=warmup, slow_step=trigger is not None)
 
     def step_clock(
         self, model: Any = None, optimizer: Any = None, *, active: int = 6, warmup: int = 2, **options: Any
@@ -139,10 +123,9 @@ class DiagnosisHandler:
         is also how else it can be made to record. options: of `torch.profiler.profile`; by default with
         shapes and stacks.
         """
-        folder = self._folder if self._uploads is None else ""
         options = {"record_shapes": True, "with_stack": True, **options}
         recorder = ClockRecorder(self, self.on_demand(active, warmup), options)
-        clock = StepClock(recorder, ClockSender(folder, _rank_and_world_size))
+        clock = StepClock(recorder, ClockSender(self._folder, _rank_and_world_size))
         clock.start(model, optimizer)
         return clock
 
@@ -156,26 +139,16 @@ class DiagnosisHandler:
         # A step clock has a few of the ranks record.
         world_size = getattr(profiler, "gpudiag_ranks", 0) or world_size
         before_rename = self._kept.make_room if self._kept is not None else lambda: None
-        folder = self._folder if self._uploads is None else self._uploads.folder()
-        recording = self._files.write(folder, profiler, before_rename, rank=rank, world_size=world_size)
+        recording = self._files.write(self._folder, profiler, before_rename, rank=rank, world_size=world_size)
         profiler.gpudiag_file = os.path.basename(recording.path)  # its clock says so
-        if self._uploads is not None:
-            recording = replace(recording, url=self._uploads.add(recording.path))
         if self._kept is not None:
             self._kept.add(recording.path)
-        for dropped in self._queue.put(recording):
-            self._let_go(dropped, found=None)
-
-    def _let_go(self, recording: WrittenRecording, *, found: bool | None) -> None:
-        """Note that no diagnosis needs the recording any more. found: None if there is no diagnosis."""
-        if self._kept is not None:
-            self._kept.settle(recording.path, found=found)
-        if self._uploads is not None:
-            self._uploads.diagnosed(recording.path)
+        self._queue.put(recording)
 
     def _settle(self, recording: WrittenRecording, answer: HelperAnswer) -> None:
         """Report a diagnosis. Runs on the thread of the queue."""
-        self._let_go(recording, found=answer.found if answer.ok else None)
+        if self._kept is not None and answer.ok:
+            self._kept.settle(recording.path, found=answer.found)
         log_answer(answer, of_first_rank=recording.rank == 0)
         if answer.note:
             logger.warning("gpudiag: %s", answer.note)
@@ -191,6 +164,14 @@ class DiagnosisHandler:
                 self._on_diagnosis(Report.FromString(answer.report))
             except Exception:  # the user's code
                 logger.exception("gpudiag: on_diagnosis failed on %s", recording.path)
+
+
+def _refuse_url(argument: str, folder: str) -> None:
+    if _URL.match(folder):
+        raise ValueError(
+            f"{argument} is a URL, {without_url_secrets(folder)}: name a local folder, "
+            "where the store is mounted or whose files you copy to it"
+        )
 
 
 def _rank_and_world_size() -> tuple[int, int]:

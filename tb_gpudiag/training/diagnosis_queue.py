@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import json
 import logging
 import os
 import sys
@@ -27,8 +26,6 @@ IDLE_S = 30.0
 
 # How often rank 0 looks for the files of the other ranks.
 LOOK_EVERY_S = 0.5
-LOOK_IN_STORE_EVERY_S = 5.0
-LIST_LIMIT_S: Final = 30.0
 
 EXIT_S: Final = 30.0
 
@@ -69,23 +66,24 @@ class DiagnosisQueue:
         self._abandoned = False
         self._busy = False
 
-    def put(self, recording: WrittenRecording) -> list[WrittenRecording]:
-        """Queue a recording. Return those that are skipped to make room for it."""
+    def put(self, recording: WrittenRecording) -> None:
+        """Queue a recording. If too many wait, the oldest are skipped."""
         if os.getpid() != self._pid:  # a fork has no thread, and a lock in any state
             self._helper.forget()
             self._reset()
         with self._changed:
             self._waiting.append(recording)
-            dropped = [self._waiting.popleft() for _ in range(len(self._waiting) - MOST_WAITING)]
+            full = len(self._waiting) > MOST_WAITING
+            if full:
+                self._waiting.popleft()
             if self._thread is None:
                 self._closing = self._abandoned = False
                 self._thread = threading.Thread(target=self._run, name="gpudiag-training", daemon=True)
                 atexit.register(self._at_exit)
                 self._thread.start()
             self._changed.notify_all()
-        for _ in dropped:
+        if full:
             self._count_skipped()
-        return dropped
 
     def close(self, timeout_s: float) -> None:
         """Wait for the remaining diagnoses, then end the thread and the process."""
@@ -168,7 +166,6 @@ class DiagnosisQueue:
         request = {
             "kind": "diagnose",
             "where": recording.path,
-            "url": recording.url,
             "report": self._with_report,
             "record": self._with_record,
             "events": recording.events,
@@ -193,7 +190,7 @@ class DiagnosisQueue:
 
     def _look_for_ranks(self, ranks: RankFiles) -> None:
         """Diagnose the job once the files of all ranks are there. Give up after a while."""
-        if ranks.are_there(self._names_in(ranks.folder)):
+        if ranks.are_there(_names_in(ranks.folder)):
             self._ranks = None
             self._diagnose_job(ranks)
         elif ranks.is_late():
@@ -202,16 +199,7 @@ class DiagnosisQueue:
         else:
             with self._changed:
                 if not self._waiting and not self._abandoned:
-                    self._changed.wait(LOOK_IN_STORE_EVERY_S if ranks.recording.url else LOOK_EVERY_S)
-
-    def _names_in(self, folder: str) -> list[str]:
-        """Return the names in a folder, or at the URL of one; none if it cannot be listed."""
-        if "://" in folder:
-            answer = self._helper.ask({"kind": "list", "where": folder, "url": folder}, LIST_LIMIT_S)
-            return list(json.loads(answer.text)) if answer.ok else []
-        with contextlib.suppress(OSError):
-            return os.listdir(folder)
-        return []
+                    self._changed.wait(LOOK_EVERY_S)
 
     def _diagnose_job(self, ranks: RankFiles) -> None:
         answer = self._helper.ask(
@@ -222,6 +210,13 @@ class DiagnosisQueue:
         if not answer.ok:
             answer = HelperAnswer(False, f"the job's ranks were not diagnosed together: {answer.text}")
         log_answer(answer)
+
+
+def _names_in(folder: str) -> list[str]:
+    """Return the names in a folder; none if it cannot be listed."""
+    with contextlib.suppress(OSError):
+        return os.listdir(folder)
+    return []
 
 
 def log_answer(answer: HelperAnswer, *, of_first_rank: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""Helper processes of a training job: one diagnoses recordings, another one copies them to a store."""
+"""The helper process of a training job, which diagnoses recordings."""
 
 from __future__ import annotations
 

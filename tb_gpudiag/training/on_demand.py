@@ -36,13 +36,12 @@ class OnDemand:
 
     It is armed by `touch FOLDER/profile-now`; by SIGUSR2, if the program does not handle that; and if
     `slow_step`, by a step that takes twice the median. Arming it during a recording does nothing.
-    folder: None for no file.
     """
 
-    def __init__(self, folder: str | None, *, active: int, warmup: int, slow_step: bool) -> None:
+    def __init__(self, folder: str, *, active: int, warmup: int, slow_step: bool) -> None:
         if active < 1 or warmup < 0:
             raise ValueError(f"active is {active} and warmup {warmup}: record at least one step")
-        self._file = os.path.join(folder, ARMING_FILE) if folder is not None else ""
+        self._file = os.path.join(folder, ARMING_FILE)
         self._active, self._warmup = active, warmup
         self._times = _StepTimes() if slow_step else None
         self._touched_ns = self._modified_ns()  # a file that is there already was meant for an earlier job

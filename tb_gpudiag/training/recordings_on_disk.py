@@ -40,7 +40,6 @@ class WrittenRecording:
     time_ns: when it was written, since 1970, as in its name.
     step: of the training; it increases from recording to recording.
     events: event file for its record; "" for none.
-    url: where a copy of it goes; "" if it stays.
     """
 
     path: str
@@ -49,7 +48,6 @@ class WrittenRecording:
     rank: int
     world_size: int
     events: str = ""
-    url: str = ""
 
 
 class RecordingFiles:
@@ -121,12 +119,10 @@ class _Kept(IntEnum):
 
 
 class KeptFiles:
-    """The recordings of a handler that are on disk, at most `most`, and those that were not diagnosed.
-    remove(path): deletes one."""
+    """The recordings of a handler that are on disk, at most `most`, and those that were not diagnosed."""
 
-    def __init__(self, most: int, remove: Callable[[str], object] = os.unlink) -> None:
+    def __init__(self, most: int) -> None:
         self._most = most
-        self._remove = remove
         self._states: dict[str, _Kept] = {}  # by path, oldest first
         self._undeleted: list[str] = []
         self._lock = threading.Lock()
@@ -143,29 +139,30 @@ class KeptFiles:
         for path in diagnosed[: max(0, len(self._states) - most)]:
             del self._states[path]
             self._undeleted.append(path)
-        self._undeleted = [path for path in self._undeleted if not self._delete(path)][-MOST_UNDELETED:]
-
-    def _delete(self, path: str) -> bool:
-        """Delete a recording. Return False if that failed, for example because network storage is away."""
-        try:
-            self._remove(path)
-        except FileNotFoundError:  # others have deleted it
-            return True
-        except OSError:
-            return False
-        return True
+        self._undeleted = [path for path in self._undeleted if not _delete(path)][-MOST_UNDELETED:]
 
     def add(self, path: str) -> None:
         """Add a recording that waits for its diagnosis."""
         with self._lock:
             self._states[path] = _Kept.UNKNOWN
 
-    def settle(self, path: str, *, found: bool | None) -> None:
-        """Note whether the diagnosis found anything. found: None if there is no diagnosis."""
+    def settle(self, path: str, *, found: bool) -> None:
+        """Note whether the diagnosis found anything."""
         with self._lock:
-            if path in self._states and found is not None:
+            if path in self._states:
                 self._states[path] = _Kept.FOUND if found else _Kept.CLEAN
                 self._delete_down_to(self._most, [*self._states][:-1])  # the newest one stays
+
+
+def _delete(path: str) -> bool:
+    """Delete a recording. Return False if that failed, for example because network storage is away."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:  # others have deleted it
+        return True
+    except OSError:
+        return False
+    return True
 
 
 @dataclass
@@ -190,8 +187,8 @@ class RankFiles:
 
     @property
     def folder(self) -> str:
-        """Where the files are: a folder, or the URL of one."""
-        return os.path.dirname(self.recording.url or self.recording.path)
+        """Where the files are."""
+        return os.path.dirname(self.recording.path)
 
     def are_there(self, names: Iterable[str]) -> bool:
         """Look for the files among `names`: of each worker, the one written closest to rank 0's."""

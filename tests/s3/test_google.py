@@ -15,7 +15,6 @@ from tb_gpudiag.errors import Unreadable
 from tb_gpudiag.trace.files import remote
 from tb_gpudiag.trace.files.find import find_traces
 from tb_gpudiag.trace.files.remote import RemoteFile
-from tb_gpudiag.training.store import do
 from tests.report.reports import slow_loader
 from tests.s3.proxy import Proxy, proxy_to
 
@@ -43,16 +42,17 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
         kind.clear_instance_cache()
 
 
-def test_a_trace_is_uploaded_found_and_read(proxy: Proxy, tmp_path: Path) -> None:
+def test_a_trace_is_found_and_read(proxy: Proxy, tmp_path: Path) -> None:
     local = slow_loader().write(tmp_path)
     url = f"gs://box/log/run/{local.name}"
-    do({"kind": "put", "path": str(local), "url": url})
+    store = fsspec.filesystem("gs")
+    store.put_file(str(local), url)
     (file,) = find_traces("gs://box/log").files
     assert (file.path, file.run) == (url, "run")
     proxy.set("drop", times=1)
     assert tb_gpudiag.diagnose(url).findings[0].rule == "GD101"
     assert any(range_ for _, _, range_ in proxy.requests)
-    do({"kind": "remove", "path": "", "url": url})
+    store.rm_file(url)
     assert find_traces("gs://box").files == []
     (problem,) = find_traces("gs://other/log").problems
     assert "there is nothing at this URL" in problem.what

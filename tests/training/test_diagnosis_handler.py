@@ -29,6 +29,7 @@ from tests.report.reports import slow_loader
 from tests.rules.stage import healthy
 from tests.service.helpers import children, eventually, is_alive
 from tests.training.stage import Diagnosed, FakeProfiler, content_of, handler
+from tests.with_each import with_each
 
 LOGGER = "tb_gpudiag.training"
 
@@ -55,6 +56,15 @@ def test_it_takes_the_arguments_of_torchs_handler() -> None:
         tb_gpudiag.no_such_name  # noqa: B018
     with pytest.raises(ValueError, match="keep"):
         tb_gpudiag.DiagnosisHandler("log", keep=0)
+
+
+@with_each("url", ["s3://key:secret@bucket/run", Path("s3://bucket/run"), "memory://run"])
+def test_a_url_is_refused_before_the_training_begins(url: str | Path) -> None:
+    """torch's handler would write to a local folder with the name "s3:"."""
+    for arguments in ({"dir_name": url}, {"dir_name": "log", "writer": url}):
+        with pytest.raises(ValueError, match="name a local folder") as refused:
+            tb_gpudiag.DiagnosisHandler(**arguments)  # type: ignore[arg-type]
+        assert "secret" not in str(refused.value)
 
 
 @pytest.mark.slow
@@ -341,7 +351,7 @@ def test_the_helper_hurries_when_the_training_is_over() -> None:
     helper, others = Helper("tb_gpudiag.training.diagnosing"), children()
 
     def priority() -> int:
-        assert not helper.ask({"kind": "diagnose", "where": "/missing", "url": ""}, 60).ok
+        assert not helper.ask({"kind": "diagnose", "where": "/missing"}, 60).ok
         (pid,) = children() - others
         return os.getpriority(os.PRIO_PROCESS, pid)
 

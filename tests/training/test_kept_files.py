@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import os
-from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,16 +15,17 @@ from tb_gpudiag.training.recordings_on_disk import KeptFiles
 class Disk:
     """A folder with recordings by number."""
 
-    def __init__(self, folder: Path, most: int, remove: Callable[[str], object] = os.unlink) -> None:
-        self.folder, self.kept, self.count = folder, KeptFiles(most, remove), 0
+    def __init__(self, folder: Path, most: int) -> None:
+        self.folder, self.kept, self.count = folder, KeptFiles(most), 0
 
-    def record(self, found: bool | None, *, settle: bool = True) -> str:
+    def record(self, found: bool | None) -> str:
+        """Record once. found: None if it is not diagnosed."""
         path = str(self.folder / str(self.count))
         self.count += 1
         self.kept.make_room()
         Path(path).touch()
         self.kept.add(path)
-        if settle:
+        if found is not None:
             self.kept.settle(path, found=found)
         return path
 
@@ -42,7 +42,7 @@ def test_recordings_with_findings_stay_longest(tmp_path: Path) -> None:
 
 def test_what_was_not_diagnosed_is_never_deleted(tmp_path: Path) -> None:
     disk = Disk(tmp_path, 2)
-    waiting = disk.record(None, settle=False)
+    waiting = disk.record(None)
     disk.record(None)
     disk.record(True)
     disk.record(False)
@@ -78,18 +78,15 @@ def test_never_more_than_asked_for_and_always_the_newest(
 
 
 def test_what_cannot_be_deleted_now_is_deleted_later(tmp_path: Path) -> None:
-    away = True
+    def refuse(_path: str) -> None:
+        raise OSError("Host is down")
 
-    def remove(path: str) -> None:
-        if away:
-            raise OSError(errno.EHOSTDOWN, "Host is down")
-        os.unlink(path)
-
-    disk = Disk(tmp_path, 2, remove)
-    for _ in range(4):
-        disk.record(False)
-    assert disk.names() == [0, 1, 2, 3]
-    away = False
+    disk = Disk(tmp_path, 2)
+    with pytest.MonkeyPatch.context() as away:
+        away.setattr(os, "unlink", refuse)
+        for _ in range(4):
+            disk.record(False)
+        assert disk.names() == [0, 1, 2, 3]
     disk.record(False)
     assert disk.names() == [3, 4]
 

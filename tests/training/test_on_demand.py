@@ -117,13 +117,6 @@ def test_without_the_trigger_slow_steps_do_nothing(tmp_path: Path, monkeypatch: 
     assert set(Clock(monkeypatch).steps(made(tmp_path), *[0.1] * 30, 9.0, 0.1)) == {"NONE"}
 
 
-def test_a_url_has_no_file_to_touch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    schedule = DiagnosisHandler("memory://run").on_demand()
-    Path("profile-now").touch()
-    assert actions(schedule, 2) == ["NONE"] * 2
-
-
 def test_arguments_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     handler = DiagnosisHandler(tmp_path)
     with pytest.raises(ValueError, match="at least one step"):

@@ -44,19 +44,6 @@ def scrub(
     return dict(found.found), source.notes
 
 
-def scrub_if_needed(path: str, output: str) -> int:
-    """Copy a trace without its credentials, if it has any. Return in how many places they were.
-
-    Raises as `scrub` does.
-    """
-    found = CredentialFilter()
-    with Source(path, DEFAULT_LIMITS) as source:
-        for block in source:
-            found.search(block)
-    found.end()
-    return sum(scrub(path, output)[0].values()) if found.found else 0
-
-
 def _cleaned(blocks: Iterator[bytes], found: CredentialFilter, path: str) -> Iterator[bytes]:
     first = next(blocks, b"")
     refuse_database(first, path)

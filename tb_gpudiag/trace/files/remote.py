@@ -245,7 +245,7 @@ def modified_s(info: dict[str, Any]) -> float:
 
 
 def how_to_install(url: str) -> str:
-    """Return the command that installs what reads and writes files with this URL."""
+    """Return the command that installs what reads files with this URL."""
     from fsspec.registry import known_implementations
 
     scheme = url.partition("://")[0]
