@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tb_gpudiag.pages.server import PageServer
     from tb_gpudiag.report.arrow.trace_tables import Tables
-    from tb_gpudiag.report.report_pb2 import Comparison, HangReport, History, JobReport, Report, Verification
+    from tb_gpudiag.report.report_pb2 import Comparison, HangReport, History, JobReport, Report
     from tb_gpudiag.training.diagnosis_handler import DiagnosisHandler
     from tb_gpudiag.training.noting_tensors import NotingTensors
 
@@ -32,7 +32,6 @@ __all__ = [
     "JobReport",
     "NotingTensors",
     "Report",
-    "Verification",
     "__version__",
     "compare",
     "diagnose",
@@ -43,7 +42,6 @@ __all__ = [
     "open",
     "tables",
     "to_dict",
-    "verify",
 ]
 
 
@@ -57,7 +55,7 @@ def __getattr__(name: str) -> Any:
         from tb_gpudiag.training.noting_tensors import NotingTensors
 
         return NotingTensors
-    if name in ("Comparison", "HangReport", "History", "JobReport", "Report", "Verification"):
+    if name in ("Comparison", "HangReport", "History", "JobReport", "Report"):
         from tb_gpudiag.report import report_pb2
 
         return getattr(report_pb2, name)
@@ -82,34 +80,26 @@ def diagnose(path: str | PathLike[str]) -> Report:
     return diagnose_path(fspath(path))
 
 
-def compare(base: str | PathLike[str], candidate: str | PathLike[str]) -> Comparison:
+def compare(base: str | PathLike[str], candidate: str | PathLike[str], finding: str = "") -> Comparison:
     """Compare two traces or jobs. Each is a trace file, a digest file, or a directory or fsspec URL with one
     trace, or with one trace per rank of a job.
 
+    finding: the id or name of a rule: `verified` of the result is then about its findings only.
+
     Returns their Comparison. Times in it are in µs per step, sizes in bytes. Raises errors of
     `tb_gpudiag.errors`: NothingToRead if there is nothing at a path, UsageError if there are several
-    recordings, and a TraceError if a file cannot be read.
+    recordings or the base lacks the finding, and a TraceError if a file cannot be read.
     """
     from tb_gpudiag import notebook
     from tb_gpudiag.digest.digested import digests_at
     from tb_gpudiag.jobs.compare import comparison
+    from tb_gpudiag.jobs.compare.about_finding import about_finding
     from tb_gpudiag.jobs.compare.side import one_side
 
     notebook.set_up()
     sides = [one_side(digests_at(path), path) for path in (fspath(base), fspath(candidate))]
-    return comparison.compare(*sides)
-
-
-def verify(before: str | PathLike[str], after: str | PathLike[str], finding: str = "") -> Verification:
-    """Verify a fix: is the finding gone, how much shorter is a step, and was the promised range right?
-
-    before, after: as for `compare`. finding: the id or name of a rule; by default, of the finding that costs
-    most. Returns the Verification. Times in it are in µs per step. Raises what `compare` raises, and
-    UsageError if the recording before the fix has no such finding.
-    """
-    from tb_gpudiag.jobs.compare import verification
-
-    return verification.verify(compare(before, after), finding, fspath(before))
+    found = comparison.compare(*sides)
+    return about_finding(found, finding, fspath(base)) if finding else found
 
 
 def job(path: str | PathLike[str]) -> JobReport:

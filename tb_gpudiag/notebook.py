@@ -37,12 +37,6 @@ def _comparison(comparison: pb.Comparison) -> Document:
     return comparison_document(comparison)
 
 
-def _verification(found: pb.Verification) -> Document:
-    from tb_gpudiag.jobs.compare.comparison_view import verification_document
-
-    return verification_document(found)
-
-
 def _hang(found: pb.HangReport) -> Document:
     from tb_gpudiag.report.views.rank_views import hang_document
 
@@ -61,7 +55,6 @@ _DOCUMENTS: Final[dict[type, Callable[[Any], Document]]] = {
     pb.Comparison: _comparison,
     pb.HangReport: _hang,
     pb.History: _history,
-    pb.Verification: _verification,
 }
 
 

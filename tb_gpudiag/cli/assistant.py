@@ -23,7 +23,7 @@ from tb_gpudiag.cli.assistant_rows import (
     site_row,
 )
 from tb_gpudiag.errors import GpudiagError, UsageError
-from tb_gpudiag.jobs.compare.verification import verify
+from tb_gpudiag.jobs.compare.about_finding import about_finding
 from tb_gpudiag.jobs.rules.every_rule import find_any_rule
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import dump, from_json, to_dict
@@ -233,10 +233,12 @@ class Assistant:
                 rows += [site_row(memory["name"], what, site) for site in memory[key]]
         return fitted({"devices": devices[:8]}, "sites", rows, first)
 
-    def compare(self, base: str, candidate: str, first: int = 0) -> AnswerData:
-        """Compare two traces: which is faster, and where the difference went."""
-        found = self._ready(lambda: self._service.compare(base, candidate))
-        comparison = found["comparison"]
+    def compare(self, base: str, candidate: str, finding: str = "", first: int = 0) -> AnswerData:
+        """Compare two traces: which is faster, where did the difference go, and what became of a rule's
+        finding: did its fix give what was promised?"""
+        comparison = self._ready(lambda: self._service.compare(base, candidate))["comparison"]
+        if finding:
+            comparison = to_dict(about_finding(from_json(dump(comparison), pb.Comparison), finding, base))
         findings = comparison.get("findings", {"new": [], "gone": []})
         answer = {
             "verdict": comparison["verdict"],
@@ -246,27 +248,10 @@ class Assistant:
             "gone_findings": [one_line(f"{f['rule']} {f['title']}") for f in findings["gone"][:5]],
             **({"mfu": comparison["mfu"]} if "mfu" in comparison else {}),
         }
+        if finding:
+            said = [row["sentence"] for row in comparison["verified"][:3]]
+            answer["finding"] = [one_line(sentence, _LONGEST_TEXT) for sentence in said]
         return fitted(answer, "causes", comparison["causes"], first)
-
-    def verify(self, base: str, candidate: str, finding: str = "", first: int = 0) -> AnswerData:
-        """Verify a fix: is a rule's finding gone, what did that give, and was it promised?"""
-        found = self._ready(lambda: self._service.compare(base, candidate))
-        told = to_dict(verify(from_json(dump(found["comparison"]), pb.Comparison), finding))
-        answer = {
-            "made": told["made"],
-            "rule": told["rule"],
-            "sentence": one_line(told["sentence"], 2 * _LONGEST_TEXT),
-            "step": one_line(told["step"], _LONGEST_TEXT),
-            "new_findings": told["new_findings"][:3],
-            "how_to_tell": told["how_to_tell"],
-        }
-        rows = [
-            {key: rounded(value) if isinstance(value, float) else value for key, value in row.items()}
-            for row in told["findings"]
-        ]
-        for row in rows:
-            del row["sentence"], row["title"]
-        return fitted(answer, "findings", rows, first)
 
     def job(self, trace: str, first: int = 0) -> AnswerData:
         """Return the job that a trace is a rank of: who waits for whom, and a row for each rank."""

@@ -13,6 +13,7 @@ from tb_gpudiag.cli.inputs import add_engine_options, add_sides
 from tb_gpudiag.cli.output import DEFECT, tell
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.frozen import dataclass
+from tb_gpudiag.jobs.compare.about_finding import about_finding
 from tb_gpudiag.jobs.compare.comparison import compare
 from tb_gpudiag.jobs.compare.comparison_view import comparison_document
 from tb_gpudiag.report import report_pb2 as pb
@@ -27,7 +28,7 @@ _LONGEST_TEXT = 1_000
 def run(arguments: Sequence[str]) -> int:
     """Return 0 on success, 1 if a --fail-on condition is met, 2 if a side was not read, 3 after a bug.
 
-    Raises UsageError and NothingToRead.
+    Raises NothingToRead, and UsageError, also if the base lacks the finding.
     """
     parsed = parser().parse_args(arguments)
     slower, new_findings = _conditions(parsed.fail_on)
@@ -35,9 +36,11 @@ def run(arguments: Sequence[str]) -> int:
     if sides is None:
         return DEFECT if met_a_bug else 2
     comparison = compare(*sides)
+    if parsed.finding:
+        comparison = about_finding(comparison, parsed.finding, parsed.base)
     write(
         parsed,
-        lambda: comparison_document(comparison),
+        lambda: comparison_document(comparison, of_finding=bool(parsed.finding)),
         lambda: {"comparison": to_dict(comparison)},
         more={"junit": lambda: junit(comparison, _cases(comparison, slower, new_findings))},
     )
@@ -151,6 +154,13 @@ def parser() -> argparse.ArgumentParser:
     )
     add_sides(made, "base", "candidate", "change")
     add_options(made, ("junit",))
+    made.add_argument(
+        "--finding",
+        metavar="RULE",
+        default="",
+        help="only what became of this finding of the base, such as GD101: is it gone, what did that give, "
+        "and was it promised? Exit status 2 if the base lacks it",
+    )
     made.add_argument(
         "--fail-on",
         metavar="CONDITION",

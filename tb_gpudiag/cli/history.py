@@ -11,27 +11,24 @@ from tb_gpudiag.cli.inputs import add_engine_options
 from tb_gpudiag.cli.output import DEFECT, tell, tell_errors
 from tb_gpudiag.jobs.history.history_view import history_document
 from tb_gpudiag.jobs.history.run_history import histories
-from tb_gpudiag.jobs.ledger.ledger_file import read_ledger
-from tb_gpudiag.jobs.ledger.past_gains import ledger_message, ledger_view
 from tb_gpudiag.report.wire import to_dict
 
 
 def run(arguments: Sequence[str]) -> int:
     """Return 0 on success, 2 if nothing was read, 3 after a bug.
 
-    Raises NothingToRead, and Unreadable or UsageError for a ledger.
+    Raises NothingToRead.
     """
     parsed = parser().parse_args(arguments)
-    ledger = ledger_message(read_ledger(parsed.ledger)) if parsed.ledger is not None else None
     digests, errors = read_digests(parsed.paths, parsed, parsed.run)
     met_a_bug = tell_errors(errors)
     found = histories(digests)
     if found:
-        views = [ledger_view(ledger, parsed.ledger)] if ledger is not None else []
-        data: dict[str, object] = {"histories": [to_dict(history) for history in found]}
-        if ledger is not None:
-            data["ledger"] = to_dict(ledger)
-        write(parsed, lambda: history_document(found, views), lambda: data)
+        write(
+            parsed,
+            lambda: history_document(found),
+            lambda: {"histories": [to_dict(history) for history in found]},
+        )
     elif digests:
         tell("there is no trace among the recordings: a history needs traces")
     if met_a_bug:
@@ -48,11 +45,6 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("paths", metavar="PATH", nargs="+", help="a log directory, or one of digests")
     made.add_argument("--run", metavar="RUN", help="only the recordings of this run")
-    made.add_argument(
-        "--ledger",
-        metavar="FILE",
-        help="also show what fixes gave, by this file of `gpudiag verify --ledger`",
-    )
     add_options(made)
     add_engine_options(made)
     return made

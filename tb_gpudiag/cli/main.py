@@ -40,7 +40,6 @@ COMMANDS = {
     "serve": "show the page in a browser, without TensorBoard, for a path or dropped files",
     "scrub": "copy a trace without the tokens and passwords in it",
     "sql": "run SQL over the tables of a trace, or of a folder of traces",
-    "verify": "was a fix made, what did it give, and was that promised?",
 }
 """One line of help by name of the subcommand, which is a module in tb_gpudiag.cli."""
 

@@ -88,7 +88,6 @@ def server(assistant: Assistant, path: str) -> MCPServer[Any]:
         assistant.launches,
         assistant.memory,
         assistant.compare,
-        assistant.verify,
         assistant.job,
         assistant.collectives,
         assistant.job_collectives,

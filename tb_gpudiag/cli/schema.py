@@ -36,13 +36,12 @@ def parser() -> argparse.ArgumentParser:
 _PRINTED: dict[str, dict[str, Any]] = {
     "diagnose": {"reports": [pb.Report], "jobs": [pb.JobReport], "errors": [pb.Problem]},
     "compare": {"comparison": pb.Comparison},
-    "verify": {"verification": pb.Verification},
     "hang": {"hang": pb.HangReport, "errors": [pb.Problem]},
-    "history": {"histories": [pb.History], "ledger": pb.Ledger},
+    "history": {"histories": [pb.History]},
 }
 """The messages of each command, by key; in a list, if there are several."""
 
-_NOT_ALWAYS = ("errors", "ledger")
+_NOT_ALWAYS = ("errors",)
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

@@ -1657,53 +1657,6 @@ class ClockCurve(_message.Message):
     us: _containers.RepeatedScalarFieldContainer[float]
     def __init__(self, name: _Optional[str] = ..., us: _Optional[_Iterable[float]] = ...) -> None: ...
 
-class Verification(_message.Message):
-    class Made(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        CANNOT_TELL: _ClassVar[Verification.Made]
-        MADE: _ClassVar[Verification.Made]
-        PARTLY: _ClassVar[Verification.Made]
-        NOT_MADE: _ClassVar[Verification.Made]
-        ANOTHER: _ClassVar[Verification.Made]
-    CANNOT_TELL: Verification.Made
-    MADE: Verification.Made
-    PARTLY: Verification.Made
-    NOT_MADE: Verification.Made
-    ANOTHER: Verification.Made
-    base: str
-    candidate: str
-    rule: str
-    made: Verification.Made
-    sentence: str
-    findings: _containers.RepeatedCompositeFieldContainer[Verified]
-    verdict: Comparison.Verdict
-    step: str
-    mean_step_us: StepDifference
-    causes: _containers.RepeatedCompositeFieldContainer[CauseDifference]
-    new_findings: _containers.RepeatedScalarFieldContainer[str]
-    notes: _containers.RepeatedScalarFieldContainer[str]
-    how_to_tell: _containers.RepeatedScalarFieldContainer[str]
-    past: PastGains
-    past_low_us: float
-    past_high_us: float
-    def __init__(self, base: _Optional[str] = ..., candidate: _Optional[str] = ..., rule: _Optional[str] = ..., made: _Optional[_Union[Verification.Made, str]] = ..., sentence: _Optional[str] = ..., findings: _Optional[_Iterable[_Union[Verified, _Mapping[str, object]]]] = ..., verdict: _Optional[_Union[Comparison.Verdict, str]] = ..., step: _Optional[str] = ..., mean_step_us: _Optional[_Union[StepDifference, _Mapping[str, object]]] = ..., causes: _Optional[_Iterable[_Union[CauseDifference, _Mapping[str, object]]]] = ..., new_findings: _Optional[_Iterable[str]] = ..., notes: _Optional[_Iterable[str]] = ..., how_to_tell: _Optional[_Iterable[str]] = ..., past: _Optional[_Union[PastGains, _Mapping[str, object]]] = ..., past_low_us: _Optional[float] = ..., past_high_us: _Optional[float] = ...) -> None: ...
-
-class PastGains(_message.Message):
-    rule: str
-    name: str
-    inside: int
-    below: int
-    above: int
-    untold: int
-    low_share: float
-    high_share: float
-    sentence: str
-    def __init__(self, rule: _Optional[str] = ..., name: _Optional[str] = ..., inside: _Optional[int] = ..., below: _Optional[int] = ..., above: _Optional[int] = ..., untold: _Optional[int] = ..., low_share: _Optional[float] = ..., high_share: _Optional[float] = ..., sentence: _Optional[str] = ...) -> None: ...
-
-class Ledger(_message.Message):
-    rules: _containers.RepeatedCompositeFieldContainer[PastGains]
-    notes: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, rules: _Optional[_Iterable[_Union[PastGains, _Mapping[str, object]]]] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
-
 class RunRow(_message.Message):
     id: str
     run: str
@@ -1759,8 +1712,7 @@ class HistoryState(_message.Message):
     error: Problem
     history: History
     stage: str
-    ledger: Ledger
-    def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., history: _Optional[_Union[History, _Mapping[str, object]]] = ..., stage: _Optional[str] = ..., ledger: _Optional[_Union[Ledger, _Mapping[str, object]]] = ...) -> None: ...
+    def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., history: _Optional[_Union[History, _Mapping[str, object]]] = ..., stage: _Optional[str] = ...) -> None: ...
 
 class SqlState(_message.Message):
     state: ReportState.State

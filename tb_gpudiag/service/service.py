@@ -74,7 +74,6 @@ class Service:
         self._reductions = Reductions(self._cache, self._analyses)
         self._records = records
         self._left_at_start = settings.analyze_at_start
-        self._ledger = settings.ledger
         self._index = LogIndex(roots, records=records, on_change=self._take_over)
         self._index.start()
         if records is not None:
@@ -184,7 +183,7 @@ class Service:
             raise GoneTrace(run)
         traces = [entry for entry in found if entry.record is None]
         records = [entry.record for entry in found if entry.record is not None]
-        return _content(self._reductions.ask("history", [traces], records, self._ledger))
+        return _content(self._reductions.ask("history", [traces], records))
 
     def compare(self, base: str, candidate: str) -> bytes | Pending:
         """Return the ComparisonState of two traces, as gzipped JSON. Raises UnknownTrace: one of them is

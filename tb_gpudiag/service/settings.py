@@ -10,7 +10,6 @@ then TensorBoard would not start.
     GPUDIAG_TIME_LIMIT_S     time limit of one analysis, in TensorBoard and in commands
     GPUDIAG_MEMORY_LIMIT_MB  memory limit of one analysis, in TensorBoard and in commands
     GPUDIAG_ANALYZE_AT_START  so many of the newest runs are analyzed before anyone opens the page (none)
-    GPUDIAG_LEDGER           file of `gpudiag verify --ledger` that History shows (none)
     GPUDIAG_SOURCE_ROOT      folder whose lines of code findings may show (none)
 """
 
@@ -58,7 +57,6 @@ class Settings:
     cache_directory: None if the user has no cache directory.
     shared_directory: None if results are not shared.
     analyze_at_start: so many runs are analyzed when TensorBoard starts.
-    ledger: file of verified fixes that a history shows; None without one.
     source_root: folder whose lines of code findings may show; None to show none.
     """
 
@@ -70,7 +68,6 @@ class Settings:
     shared_directory: Path | None = None
     shared_bytes: int = SHARED_CACHE_MB * MIB
     analyze_at_start: int = 0
-    ledger: Path | None = None
     source_root: Path | None = None
 
 
@@ -84,7 +81,6 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
         shared_directory=_named_path(environment, "GPUDIAG_SHARED_CACHE_DIR"),
         shared_bytes=int(_positive(environment, "GPUDIAG_SHARED_CACHE_MB", SHARED_CACHE_MB) * MIB),
         analyze_at_start=int(_positive(environment, "GPUDIAG_ANALYZE_AT_START", 0)),
-        ledger=_named_path(environment, "GPUDIAG_LEDGER"),
         source_root=_named_path(environment, "GPUDIAG_SOURCE_ROOT"),
     )
 

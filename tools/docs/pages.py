@@ -36,8 +36,8 @@ print(tb_gpudiag.to_dict(report.verdict)["limiter"])  # the word: "input"
 
 comparison = tb_gpudiag.compare("log/before", "log/after")
 print(comparison.sentence)
-
-print(tb_gpudiag.verify("log/before", "log/after").sentence)
+for row in comparison.verified:  # the findings before
+    print(row.sentence)
 
 print(tb_gpudiag.job("log/my_job").verdict.sentence)
 
@@ -54,9 +54,8 @@ with tb_gpudiag.open("log") as page:
 
 _JSON_INTRODUCTION = """
 `gpudiag diagnose --format json` prints `{"reports": [Report, …]}`, and `"errors"` if files could not be read.
-`gpudiag compare` prints `{"comparison": Comparison}`, `gpudiag verify` `{"verification": Verification}`,
-`gpudiag hang` `{"hang": HangReport}`, and `gpudiag history` `{"histories": [History, …]}`, with `--ledger`
-also `"ledger": Ledger`.
+`gpudiag compare` prints `{"comparison": Comparison}`, `gpudiag hang` `{"hang": HangReport}`, and
+`gpudiag history` `{"histories": [History, …]}`.
 `gpudiag schema COMMAND` prints the JSON Schema of each.
 The [HTTP routes](http.md) answer with the other messages. Names of fields do not change.
 """
@@ -87,7 +86,6 @@ def api_page() -> str:
     functions: list[Callable[..., object]] = [
         tb_gpudiag.diagnose,
         tb_gpudiag.compare,
-        tb_gpudiag.verify,
         tb_gpudiag.job,
         tb_gpudiag.hang,
         tb_gpudiag.history,
@@ -104,7 +102,7 @@ def api_page() -> str:
                 *(part for function in functions for part in _function(function)),
                 *_class(tb_gpudiag.DiagnosisHandler, "See [Diagnose while you train](training.md)."),
                 *_class(tb_gpudiag.NotingTensors, "See [Record a good trace](recording.md)."),
-                "[JSON](json.md) describes the fields of `Report`, `Comparison`, `Verification`, "
+                "[JSON](json.md) describes the fields of `Report`, `Comparison`, "
                 "`JobReport`, `HangReport` and `History`.",
                 "## `tb_gpudiag.errors`",
                 _fenced(_doc(errors)),

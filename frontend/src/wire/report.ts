@@ -2202,74 +2202,6 @@ export interface ClockCurve {
   us: number[];
 }
 
-/** What `gpudiag verify` says: was a fix made, what did it give, and was that promised? */
-export interface Verification {
-  /** name for readers */
-  base: string;
-  candidate: string;
-  /** that this is about */
-  rule: string;
-  made: Verification_Made;
-  sentence: string;
-  /** of this rule, then the others */
-  findings: Verified[];
-  verdict: Comparison_Verdict;
-  /** sentence of the comparison */
-  step: string;
-  mean_step_us:
-    | StepDifference
-    | undefined;
-  /** where the difference of the mean step went */
-  causes: CauseDifference[];
-  /** in the candidate only */
-  new_findings: string[];
-  notes: string[];
-  /** how to record, where something cannot be told */
-  how_to_tell: string[];
-  /** of this rule, if a ledger was given */
-  past:
-    | PastGains
-    | undefined;
-  /** what 90% of them come to here; 0 with too few */
-  past_low_us: number;
-  past_high_us: number;
-}
-
-export const Verification_Made = {
-  CANNOT_TELL: "CANNOT_TELL",
-  MADE: "MADE",
-  /** PARTLY - some of the rule's findings, or half of the cost and more */
-  PARTLY: "PARTLY",
-  NOT_MADE: "NOT_MADE",
-  /** ANOTHER - the finding is still there, and another one is gone */
-  ANOTHER: "ANOTHER",
-} as const;
-
-export type Verification_Made = typeof Verification_Made[keyof typeof Verification_Made];
-
-/** What the fixes of one rule gave, by a ledger. */
-export interface PastGains {
-  rule: string;
-  name: string;
-  /** fixes whose promised range was right */
-  inside: number;
-  /** that gave less */
-  below: number;
-  above: number;
-  /** made, and nobody can tell what they gave */
-  untold: number;
-  /** 90% of the savings are between these shares of the most promised; 0 with too few */
-  low_share: number;
-  high_share: number;
-  sentence: string;
-}
-
-/** A ledger of verified fixes. */
-export interface Ledger {
-  rules: PastGains[];
-  notes: string[];
-}
-
 /** A row of the table of runs: the traces of one worker or the ranks of one job. */
 export interface RunRow {
   id: string;
@@ -2341,8 +2273,6 @@ export interface HistoryState {
   error: Problem | undefined;
   history: History | undefined;
   stage: string;
-  /** absent without one */
-  ledger: Ledger | undefined;
 }
 
 /** Rows of an SQL query. */

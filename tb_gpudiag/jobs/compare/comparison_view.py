@@ -1,4 +1,4 @@
-"""A Comparison and a Verification as the documents that text, Markdown and HTML show."""
+"""A Comparison as the document that text, Markdown and HTML show."""
 
 from __future__ import annotations
 
@@ -38,12 +38,14 @@ _SIDES: Final = (Column("Base", Kind.NUMBER), Column("Candidate", Kind.NUMBER))
 _DIFFERENCE: Final = Column("Difference", Kind.NUMBER)
 
 
-def comparison_document(comparison: pb.Comparison) -> Document:
+def comparison_document(comparison: pb.Comparison, *, of_finding: bool = False) -> Document:
+    """of_finding: the verdict begins with what became of the findings in `verified`."""
+    became = [row.sentence for row in comparison.verified] if of_finding else []
     sections: list[Section] = [
-        parts(comparison.causes, comparison.mean_step_us),
+        _parts(comparison.causes, comparison.mean_step_us),
         _figures(comparison),
         _findings(comparison.findings),
-        promises(comparison.verified),
+        _promises(comparison.verified),
         _work("kernels", "GPU work that changed most, per step", comparison.kernels),
         _work(
             "operators", "Operators that changed most, self time on the host per step", comparison.operators
@@ -54,7 +56,7 @@ def comparison_document(comparison: pb.Comparison) -> Document:
         heading="Comparison",
         path=f"base: {comparison.base}",
         about=f"candidate: {comparison.candidate}",
-        verdict=comparison.sentence,
+        verdict=" ".join((*became, comparison.sentence)),
         sections=tuple(section for section in sections if section),
     )
     return Document(
@@ -64,7 +66,7 @@ def comparison_document(comparison: pb.Comparison) -> Document:
     )
 
 
-def parts(causes: Iterable[pb.CauseDifference], mean: pb.StepDifference) -> Table:
+def _parts(causes: Iterable[pb.CauseDifference], mean: pb.StepDifference) -> Table:
     """Parts of the mean step. They add up to it."""
     rows = [
         (
@@ -148,7 +150,7 @@ def _rules(findings: pb.FindingsDifference) -> Iterable[str]:
     yield from (pair.candidate.rule for pair in findings.changed)
 
 
-def promises(verified: Iterable[pb.Verified]) -> Table:
+def _promises(verified: Iterable[pb.Verified]) -> Table:
     """Estimated savings of what was fixed. The measured saving is that of all fixes together."""
     rows = [
         (
@@ -215,56 +217,3 @@ def _notes(comparison: pb.Comparison) -> Lines:
 
 def _signed_us(microseconds: float) -> str:
     return signed_ns(microseconds * 1e3)
-
-
-_BECAME: Final = {"UNKNOWN": "cannot tell", "GONE": "gone", "LESS": "mostly gone", "KEPT": "there"}
-
-
-def verification_document(found: pb.Verification) -> Document:
-    sections: list[Section] = [
-        _became(found),
-        promises(found.findings),
-        parts(found.causes, found.mean_step_us),
-        lines("new", "New findings", found.new_findings),
-        lines("past", "What past fixes of this rule gave", _past(found)),
-        lines("how", "How to tell", found.how_to_tell),
-        lines("notes", "Notes", found.notes),
-    ]
-    view = ReportView(
-        heading="Verification",
-        path=f"before: {found.base}",
-        about=f"after: {found.candidate}",
-        verdict=f"{found.sentence} {found.step}",
-        sections=tuple(section for section in sections if section),
-    )
-    return Document(
-        title=f"Verification of {found.rule}: {found.base} and {found.candidate}",
-        reports=(view,),
-        example=found.rule,
-    )
-
-
-def _past(found: pb.Verification) -> list[str]:
-    if not found.past_high_us:
-        return [found.past.sentence] if found.HasField("past") else []
-    here = promised_range(found.past_low_us, found.past_high_us)
-    return [found.past.sentence, f"Of this finding, that is {here} per step."]
-
-
-def _became(found: pb.Verification) -> Table:
-    rows = [
-        (
-            _rule(row),
-            _BECAME[pb.Verified.Became.Name(row.became)],
-            time_us(row.cost_us) if row.cost_us else "",
-            time_us(row.left_us) if row.left_us else "",
-        )
-        for row in found.findings
-    ]
-    columns = (
-        Column("Finding"),
-        Column("Is"),
-        Column("Cost before", Kind.NUMBER),
-        Column("Cost after", Kind.NUMBER),
-    )
-    return table("verified", "Findings before the fix, cost per step", columns, rows)

@@ -32,8 +32,8 @@ ROWS_SHOWN: Final = 40
 _SITES_SHOWN: Final = 5
 
 
-def history_document(histories: Sequence[pb.History], more: Sequence[ReportView] = ()) -> Document:
-    """Build the document of histories. more: what follows them, such as a ledger."""
+def history_document(histories: Sequence[pb.History]) -> Document:
+    """Build the document of histories."""
     views = tuple(_view(history) for history in histories)
     overview = None
     if len(views) > 1:
@@ -43,7 +43,7 @@ def history_document(histories: Sequence[pb.History], more: Sequence[ReportView]
     return Document(
         title=f"History of {', '.join(view.heading for view in views[:3])}",
         overview=overview,
-        reports=(*views, *more),
+        reports=views,
         example=next((rule for history in histories for point in history.points for rule in point.rules), ""),
     )
 

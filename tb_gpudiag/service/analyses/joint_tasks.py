@@ -11,11 +11,9 @@ from typing import Final
 from tb_gpudiag.digest.building.record_digest import record_digest
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.digest.digest_files import from_bytes
-from tb_gpudiag.errors import CorruptEntry, GpudiagError, ProcessFailed, UsageError
+from tb_gpudiag.errors import CorruptEntry, ProcessFailed, UsageError
 from tb_gpudiag.jobs.compare.comparison import compare
 from tb_gpudiag.jobs.history.run_history import histories
-from tb_gpudiag.jobs.ledger.ledger_file import read_ledger
-from tb_gpudiag.jobs.ledger.past_gains import ledger_message
 from tb_gpudiag.jobs.report.job_report import build_jobs
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import Progress
@@ -24,7 +22,7 @@ from tb_gpudiag.service.analyses.diagnoses import zipped
 from tb_gpudiag.service.analyses.task import DigestSource, EntryContent, Task
 from tb_gpudiag.service.caches.cache_entry import entry_at
 from tb_gpudiag.service.index.run_rows import job_row, run_row
-from tb_gpudiag.wording.format import count, one_line
+from tb_gpudiag.wording.format import count
 
 
 def do(task: Task, progress: Progress) -> EntryContent:
@@ -61,18 +59,8 @@ def _history(task: Task, progress: Progress) -> EntryContent:
     shown = sum(point.record for point in found.points)
     if shown:
         found.notes.append(f"{count(shown, 'recording')} without a trace: from records in event files.")
-    answer = pb.HistoryState(state="ready", progress=1.0, history=found, ledger=_ledger(task.ledger))
+    answer = pb.HistoryState(state="ready", progress=1.0, history=found)
     return EntryContent(zipped(answer), {}, {})
-
-
-def _ledger(path: str) -> pb.Ledger | None:
-    """Return what a ledger says. A history is no worse for one that cannot be read."""
-    if not path:
-        return None
-    try:
-        return ledger_message(read_ledger(path))
-    except GpudiagError as error:
-        return pb.Ledger(notes=[one_line(f"The ledger was not read: {error.what}.")])
 
 
 def _compare(task: Task, progress: Progress) -> EntryContent:

@@ -54,13 +54,11 @@ class Reductions:
         kind: str,
         groups: Sequence[Sequence[TraceEntry]],
         records: Sequence[Record] = (),
-        ledger: Path | None = None,
     ) -> Reduced | Pending:
         """Return the answer, or how far it is.
 
         kind: job, history or compare.
         groups: one, or two for compare. Each has at least one recording, or for history, records instead.
-        ledger: of fixes, for history.
         """
         found = [self._digests(group) for group in groups]
         waiting = _not_complete(found) or (None if records else _unreadable(found))
@@ -69,8 +67,6 @@ class Reductions:
         sides = [(digests.keys, [source.id for source in digests.sources]) for digests in found]
         if records:
             sides.append(([record.file.identity for record in records], [record.id for record in records]))
-        if ledger is not None:
-            sides.append((_version(ledger), [str(ledger)]))
         key = _key(kind, *sides)
         file = groups[0][0].file if groups[0] else records[0].file
         task = Task(
@@ -81,7 +77,6 @@ class Reductions:
                 RecordSource(record.id, record.time_ns, base64.b64encode(record.answer).decode())
                 for record in records
             ),
-            ledger=str(ledger or ""),
         )
         return self._kept(key) or self._compute(key, task, [key for digests in found for key in digests.keys])
 
@@ -156,15 +151,6 @@ def _unreadable(found: Sequence[_Digests]) -> Pending | None:
     """Return why a side has no digest at all; None if each side has one."""
     empty = next((digests for digests in found if not digests.keys), None)
     return Pending("failed", error=empty.errors[0]) if empty is not None else None
-
-
-def _version(path: Path) -> list[str]:
-    """Return what changes when somebody writes to the file; nothing if it is not there."""
-    try:
-        found = path.stat()
-    except OSError:
-        return []
-    return [str(found.st_size), str(found.st_mtime_ns)]
 
 
 def _digest_key(diagnosis: str) -> str:

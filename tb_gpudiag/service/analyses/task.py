@@ -40,7 +40,6 @@ class Task:
     sides: the digests. For compare, those of the base and those of the candidate. For job, the first digest
         is of a rank of the job.
     records: for history, the recordings without a trace.
-    ledger: for history, the file of fixes; "" if there is none.
     shared: directory of the shared cache; "" if there is none.
     source_root: folder whose lines of code findings may show; "" to show none.
     drafts: where to write the result: to the first one that can be created.
@@ -51,7 +50,6 @@ class Task:
     diagnosis: str = ""
     sides: tuple[tuple[DigestSource, ...], ...] = ()
     records: tuple[RecordSource, ...] = ()
-    ledger: str = ""
     shared: str = ""
     source_root: str = ""
     drafts: tuple[str, ...] = ()

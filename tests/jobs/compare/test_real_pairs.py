@@ -15,7 +15,6 @@ import pytest
 from tb_gpudiag.digest.building.build_digest import build_digest
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.jobs.compare.comparison import compare
-from tb_gpudiag.jobs.compare.verification import verify
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.trace.files.find import find_traces
@@ -74,14 +73,6 @@ def test_workers_load_while_the_gpu_computes(base: str, candidate: str, gone: fl
     assert promised.promise == pb.Verified.INSIDE
 
 
-def test_a_user_who_fixed_another_finding() -> None:
-    """The loader got workers. The kernels are as small as before."""
-    found = verify(compared(*PAIRS[0]), "GD202")
-    assert found.made == pb.Verification.ANOTHER
-    assert "GD202 small_kernels is still there" in found.sentence
-    assert "GD101 input_pipeline is gone" in found.sentence
-
-
 def test_the_raw_steps_of_workers() -> None:
     """The host's steps, which the GPU keeps up with, are as long as the steps of the comparison."""
     found = compared(*PAIRS[0])
@@ -121,7 +112,6 @@ def test_two_kinds_of_gpu_are_said() -> None:
     assert found.verdict == pb.Comparison.CANNOT_TELL
     assert "different GPUs (“NVIDIA A100-PG509-200” and “Tesla V100-SXM2-16GB”)" in found.sentence
     assert not made(found)
-    assert verify(found, "GD601").made == pb.Verification.CANNOT_TELL
     renamed = [row for row in found.kernels if row.family == "gemm" and "volta" in row.candidate_name]
     assert renamed
 

@@ -70,19 +70,6 @@ it("has the figures of the curves as a table, the newest first", async () => {
   expect(cells.at(-1)?.textContent).toBe("Data loading <b>finding 3</b>");
 });
 
-it("shows how often promised ranges were right, by a ledger", async () => {
-  const gains = { rule: "GD101", name: "input_pipeline", inside: 18, below: 1, above: 1, untold: 2 };
-  const row = { ...gains, low_share: 0.4, high_share: 0.98, sentence: "18 of 20" };
-  const notes = ["3 lines of the ledger cannot be read."];
-  shown({ state: "ready", history, ledger: { rules: [row], notes } });
-  const table = await screen.findByRole("row", { name: /Input pipeline/ });
-  const texts = within(table)
-    .getAllByRole("cell")
-    .map(({ textContent }) => plain(textContent));
-  expect(texts).toEqual(["18 of 20", "1", "1", "2", "40.0% to 98.0%"]);
-  expect(screen.getByText(/3 lines/)).toBeTruthy();
-});
-
 it("says why there is no history", async () => {
   shown({ state: "failed", error: { what: "no recording can be read", where: "r", remedy: "" } });
   await screen.findByText("No recording can be read.");

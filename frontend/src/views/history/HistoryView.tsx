@@ -11,7 +11,6 @@ import { Answer } from "../status/Answer";
 import { Problem } from "../status/Problem";
 import { Changes } from "./Changes";
 import { CurveSection } from "./CurveSection";
-import { PastGains } from "./PastGains";
 import { Recordings } from "./Recordings";
 
 interface Props {
@@ -31,12 +30,7 @@ export default function HistoryView({ traces, entry }: Props) {
       error={error}
       answer={data?.history}
     >
-      {(history) => (
-        <>
-          <Shown history={history} />
-          <PastGains ledger={data?.ledger} />
-        </>
-      )}
+      {(history) => <Shown history={history} />}
     </Answer>
   );
 }

@@ -1,1 +1,0 @@
-"""A file of fixes that were verified: what they promised, and what they gave."""
