@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from tb_gpudiag.cli.annotations import github_annotations, sarif
+from tb_gpudiag.cli.annotations import github_annotations
 from tb_gpudiag.cli.conditions import add_fail_on, is_met, sort_out
 from tb_gpudiag.cli.exported import export_reports
 from tb_gpudiag.cli.formats import add_options, has_interactive_html, write
@@ -33,9 +33,6 @@ from tb_gpudiag.service.index.run_rows import job_row, run_row
 from tb_gpudiag.service.processes.memory_limit import AnalysisLimit
 from tb_gpudiag.service.settings import command_memory_limit_bytes, settings_from
 from tb_gpudiag.trace.files.find import TraceFile
-
-# Programs expect a document, even if nothing could be read.
-_ALWAYS_WRITTEN = ("json", "sarif")
 
 
 @dataclass
@@ -104,16 +101,13 @@ def run(arguments: Sequence[str]) -> int:
 
         result.jobs = list(build_jobs(result.digests).reports)
     met_a_bug = tell_errors(result.errors) or result.has_crashed_rule()
-    if result.reports or parsed.format in _ALWAYS_WRITTEN:
+    if result.reports or parsed.format == "json":  # programs expect a document, even if nothing could be read
         write(
             parsed,
             result.document,
             lambda: _data(result),
             result.content,
-            {
-                "github": lambda: github_annotations(result.findings()),
-                "sarif": lambda: sarif(result.findings()),
-            },
+            {"github": lambda: github_annotations(result.findings())},
             on_one_screen=not parsed.full,
         )
     if met_a_bug:
@@ -149,7 +143,7 @@ def parser() -> argparse.ArgumentParser:
         help="a trace file, a memory snapshot (.pickle), an export of Nsight Systems (.sqlite), JSON of "
         "rocprofv3, or a log directory",
     )
-    add_options(made, ("github", "sarif"))
+    add_options(made, ("github",))
     made.add_argument(
         "--full",
         action="store_true",

@@ -26,7 +26,6 @@ from tb_gpudiag.version import __version__
 COMMANDS = {
     "annotate": "copy a trace with idle time by cause, findings and launch queues as tracks for Perfetto",
     "compare": "compare two traces or jobs: which is faster, and where the difference went",
-    "completion": "print the script with which a shell completes commands, options and rules",
     "demo": "show the page on traces that come with gpudiag",
     "diagnose": "find out why a job is slow or runs out of memory, from traces and memory snapshots",
     "digest": "write what job, history and compare need of each trace, for clusters",
@@ -47,7 +46,7 @@ COMMANDS = {
 # events takes 1.15 GB of it, a large one up to 3 GB.
 LEAST_ADDRESS_SPACE_MB = 1400
 # These commands do not load such libraries.
-LIGHT = ("completion", "explain", "scrub")
+LIGHT = ("explain", "scrub")
 
 # Modules and results are no garbage: a short command, which makes 600,000 objects, would look for it in vain
 # for 3% of its time. So many would take some 100 MB, if all of them were garbage.

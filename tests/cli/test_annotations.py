@@ -1,4 +1,4 @@
-"""Formats for programs: GitHub's workflow commands, SARIF, JUnit and the JSON Schema."""
+"""Formats for programs: GitHub's workflow commands, JUnit and the JSON Schema."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 
-from tb_gpudiag.cli.annotations import github_annotations, sarif
+from tb_gpudiag.cli.annotations import github_annotations
 from tb_gpudiag.cli.main import main
 from tb_gpudiag.cli.schema import schema
 from tb_gpudiag.report import report_pb2 as pb
@@ -47,7 +47,6 @@ def test_a_finding_without_a_place_is_an_annotation_without_a_file() -> None:
     one.severity = pb.Finding.Severity.INFO
     del one.places[:]
     assert github_annotations([one]).startswith("::notice title=")
-    assert json.loads(sarif([one]))["runs"][0]["results"] == []
 
 
 def test_a_path_of_another_machine_is_found_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,31 +63,13 @@ def test_a_path_of_another_machine_is_found_here(tmp_path: Path, monkeypatch: py
     ):
         one = found()
         one.places[0].file = recorded
-        (result,) = json.loads(sarif([one]))["runs"][0]["results"]
-        uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
-        assert uri == (f"file://{shown}" if shown.startswith("/") else shown)
+        assert f"file={shown},line=7" in github_annotations([one])
 
 
-def test_sarif_has_rules_levels_and_every_place() -> None:
-    (run,) = json.loads(sarif([found(), found()]))["runs"]
-    assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["GD101"]
-    assert run["tool"]["driver"]["rules"][0]["help"]["markdown"].startswith("# GD101")
-    first, second = run["results"]
-    assert (first["ruleId"], first["ruleIndex"], first["level"]) == ("GD101", 0, "warning")
-    physical = first["locations"][0]["physicalLocation"]
-    assert physical == {"artifactLocation": {"uri": "src/a%2Cb%3Ac.py"}, "region": {"startLine": 7}}
-    assert [place["id"] for place in first["relatedLocations"]] == [1]
-    assert first["partialFingerprints"] == second["partialFingerprints"]
-
-
-def test_diagnose_writes_both(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_diagnose_writes_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     slow_loader().write(tmp_path / "log")
     assert main(["diagnose", str(tmp_path / "log"), "--format", "github", "--fail-on", "GD101"]) == 1
     assert "title=GD101%3A" in capsys.readouterr().out
-    assert main(["diagnose", str(tmp_path / "log"), "--format", "sarif"]) == 0
-    log = json.loads(capsys.readouterr().out)
-    assert log["version"] == "2.1.0"
-    assert "GD101" in [result["ruleId"] for result in log["runs"][0]["results"]]
 
 
 def test_junit_has_a_case_for_each_condition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -60,7 +60,7 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
 
 
 @with_each("command", COMMANDS)
-def test_every_command_has_a_parser_for_completion_in_the_shell(command: str) -> None:
+def test_every_command_has_a_parser(command: str) -> None:
     assert import_module(f"tb_gpudiag.cli.{command}").parser().prog == f"gpudiag {command}"
 
 

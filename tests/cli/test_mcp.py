@@ -105,7 +105,7 @@ def test_a_client_over_stdio_asks_its_way_from_runs_to_a_gap(log: Path, tmp_path
                 return answer
 
             tools = (await client.list_tools()).tools
-            assert len(tools) == 16
+            assert len(tools) == 15
             assert all(tool.annotations is not None and tool.annotations.read_only_hint for tool in tools)
             traces = {row["run"]: row["trace"] for row in (await ask("list_runs"))["traces"]}
             assert set(traces) == {"slow", "leaking", "job"}
