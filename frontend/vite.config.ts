@@ -9,7 +9,7 @@ const tensorboard = process.env.TENSORBOARD ?? "http://localhost:6006";
 const callRoutes = ["operators", "kernels", "calls", "callTree", "roofline", "memoryState", "segments"];
 const timelineRoutes = ["timeline", "memory", "gap", "find", "event", "range"];
 const traceRoutes = ["report", ...timelineRoutes, "export", "job", "history", "compare", "cancel"];
-const routes = ["traces", "runs", "rule", "sql", "status", ...traceRoutes, ...callRoutes];
+const routes = ["traces", "runs", "rule", "status", ...traceRoutes, ...callRoutes];
 
 /** Add the font's license: the font is inside index.js, so the list of licenses does not include it. */
 function fontLicense(): Plugin {

@@ -70,7 +70,6 @@ _UNKNOWN = UsageError(
 # Parameters of routes other than slices.
 _ID, _FORMAT, _RUN = Text("id"), Text("format"), Text("run")
 _RULE = Text("rule", default="", longest=50)
-_QUERY = Text("query", longest=20_000)
 _BASE, _CANDIDATE = Text("base"), Text("candidate")
 _KNOWN = Integer("known", low=-1, high=2**32 - 1)  # the generation of a list that the page has
 _FIRST = Integer("first", low=1, high=500)  # rows of the table of runs that it asks for before the others
@@ -110,7 +109,6 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
             "/job": self._job,
             "/history": self._history,
             "/compare": self._compare,
-            "/sql": self._sql,
             "/rule": self._rule,
             "/cancel": self._cancel,
             "/status": self._status,
@@ -169,10 +167,6 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
     def _compare(self, request: wrappers.Request) -> wrappers.Response:
         found = self._service.compare(_BASE.read(request.args), _CANDIDATE.read(request.args))
         return _stated(request, pb.ComparisonState, found)
-
-    def _sql(self, request: wrappers.Request) -> wrappers.Response:
-        found = self._service.sql(_ID.read(request.args), _QUERY.read(request.args))
-        return _stated(request, pb.SqlState, found)
 
     def _rule(self, request: wrappers.Request) -> wrappers.Response:
         # Imported on use: the rules take 0.3 s to import, which must not delay TensorBoard's start.

@@ -15,7 +15,6 @@ from tb_gpudiag.wording import glossary, palette
 from tb_gpudiag.wording.glossary import concepts
 from tb_gpudiag.wording.good_recording import NSYS_RECORDING, OPTIONS, RECORDING
 from tb_gpudiag.wording.palette import HATCHED, INKS, PALETTE, STRIPES, Tone, css_variables
-from tb_gpudiag.wording.sql_questions import QUESTIONS
 from tb_gpudiag.wording.vocabulary import KINDS_OF_TERMS, TABLES, Term, Terms
 
 _TYPES = """\
@@ -63,11 +62,6 @@ def typescript() -> str:
         f"export const RECORDING = {_json(RECORDING)};\n",
         f"export const NSYS_RECORDING = {_json(NSYS_RECORDING)};\n",
         f"export const OPTIONS = {_json(OPTIONS)} as const;\n",
-        _constant(
-            "SQL_QUESTIONS",
-            "readonly { readonly question: string; readonly query: string }[]",
-            [each._asdict() for each in QUESTIONS],
-        ),
         _constant("INKS", "readonly [string, string]", list(INKS)),
     ]
     return "\n".join(parts)

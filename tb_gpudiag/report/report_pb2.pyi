@@ -1714,22 +1714,6 @@ class HistoryState(_message.Message):
     stage: str
     def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., history: _Optional[_Union[History, _Mapping[str, object]]] = ..., stage: _Optional[str] = ...) -> None: ...
 
-class SqlState(_message.Message):
-    state: ReportState.State
-    progress: float
-    error: Problem
-    columns: _containers.RepeatedCompositeFieldContainer[SqlColumn]
-    stage: str
-    rows: int
-    note: str
-    def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., columns: _Optional[_Iterable[_Union[SqlColumn, _Mapping[str, object]]]] = ..., stage: _Optional[str] = ..., rows: _Optional[int] = ..., note: _Optional[str] = ...) -> None: ...
-
-class SqlColumn(_message.Message):
-    name: str
-    number: bool
-    cells: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., number: bool = ..., cells: _Optional[_Iterable[str]] = ...) -> None: ...
-
 class ComparisonState(_message.Message):
     state: ReportState.State
     progress: float

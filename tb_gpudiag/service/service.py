@@ -25,7 +25,6 @@ from tb_gpudiag.service.index.overview import Overview
 from tb_gpudiag.service.index.records import RecordReader
 from tb_gpudiag.service.index.roots import Root
 from tb_gpudiag.service.index.runs import newest_of_runs, ranks_of, recordings_of
-from tb_gpudiag.service.queries.queries import Queries
 from tb_gpudiag.service.settings import Settings
 from tb_gpudiag.service.slices.slices import Question, Slices, SlicesBusy
 from tb_gpudiag.trace.files.source import is_remote
@@ -69,7 +68,6 @@ class Service:
         )
         self._slices = Slices()
         self._exports = Exports()
-        self._queries = Queries(settings)
         self._memory_limit_bytes = settings.memory_limit_bytes
         self._reductions = Reductions(self._cache, self._analyses)
         self._records = records
@@ -86,7 +84,6 @@ class Service:
             self._records.close()
         self._analyses.close()
         self._slices.close()
-        self._queries.close()
         self._overview.close()
 
     def has_traces(self, wait_s: float) -> bool:
@@ -152,17 +149,6 @@ class Service:
         if isinstance(found, Pending) and isinstance(found.error, LimitReached):
             raise found.error
         return found
-
-    def sql(self, id_: str, query: str) -> bytes | Pending:
-        """Return the SqlState of a query over the trace's tables, as gzipped JSON, or start it. Raises
-        UnknownTrace: there is no such trace (any more)."""
-        entry = self._entry(id_)
-        error = _without_trace(entry)
-        if error is not None:
-            return Pending("failed", error=error)
-        if not entry.content:
-            return Pending("queued", stage="The file is still being written.")
-        return self._queries.ask(entry.file, query)
 
     def job(self, id_: str) -> bytes | Pending:
         """Return the JobState of the job that this trace is a rank of, as gzipped JSON. Raises

@@ -1,4 +1,4 @@
-"""Useful queries, which are in sql_questions.md: for the documentation, the page and `gpudiag sql`."""
+"""Useful queries, which are in sql_questions.md: for the documentation and `gpudiag sql`."""
 
 from __future__ import annotations
 

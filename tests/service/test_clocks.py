@@ -75,7 +75,7 @@ def test_the_clocks_of_a_run_are_one_entry(serve: Callable[[], Service], tmp_pat
     assert eventually(cut)["rank"] == 1
     required = {"gap": {"device": "0", "gap": "0"}, "calls": {"key": "0"}}
     refused = [service.slice(kind, entry.id, required.get(kind, {})) for kind in SLICES if kind != "clock"]
-    refused += [service.job(entry.id), service.sql(entry.id, "SELECT 1"), service.compare(entry.id, entry.id)]
+    refused += [service.job(entry.id), service.compare(entry.id, entry.id)]
     for answer in refused:
         assert isinstance(answer, Pending)
         assert isinstance(answer.error, UsageError)

@@ -110,7 +110,7 @@ def test_a_job_that_hangs_has_no_slices_but_can_be_shared(
     report_of(service, hang)
     required = {"gap": {"device": "0", "gap": "0"}, "calls": {"key": "0"}}
     refused = [service.slice(kind, hang.id, required.get(kind, {})) for kind in SLICES]
-    refused += [service.job(hang.id), service.sql(hang.id, "SELECT 1"), service.compare(hang.id, hang.id)]
+    refused += [service.job(hang.id), service.compare(hang.id, hang.id)]
     for answer in refused:
         assert isinstance(answer, Pending)
         assert isinstance(answer.error, UsageError)

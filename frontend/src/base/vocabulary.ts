@@ -406,20 +406,6 @@ export const OPTIONS = {
   "rocprof": {"gpu": "--kernel-trace --memory-copy-trace --hip-runtime-trace", "steps": "torch.cuda.nvtx.range_push(\"step\"), range_pop() at its end, and --marker-trace", "stacks": "torch.profiler with with_stack=True", "shapes": "torch.autograd.profiler.emit_nvtx(record_shapes=True), and --marker-trace", "memory": "torch.profiler with profile_memory=True"}
 } as const;
 
-export const SQL_QUESTIONS: readonly { readonly question: string; readonly query: string }[] = [
-  {"question": "Which line of yours keeps the GPU idle most?", "query": "SELECT line, cause, sum(duration_ns) / 1e6 AS idle_ms\nFROM idle WHERE in_window\nGROUP BY ALL ORDER BY idle_ms DESC LIMIT 20"},
-  {"question": "Why was the GPU idle, step by step?", "query": "SELECT trace, device, step, cause, sum(duration_ns) / 1e6 AS idle_ms\nFROM idle WHERE step IS NOT NULL\nGROUP BY ALL ORDER BY trace, device, step, idle_ms DESC"},
-  {"question": "What did the host do in gaps longer than 1 ms?", "query": "SELECT trace, device, gap, gaps.start_ns / 1e6 AS at_ms, gaps.duration_ns / 1e6 AS gap_ms,\n  idle.cause, idle.name, idle.line, sum(idle.duration_ns) / 1e6 AS part_ms\nFROM gaps JOIN idle USING (trace, device, gap)\nWHERE gaps.duration_ns > 1e6\nGROUP BY ALL ORDER BY gap_ms DESC, gap, part_ms DESC"},
-  {"question": "How many launches has a step, by operator, and what do they cost?", "query": "SELECT operator, count(*) / any_value(steps) AS launches_per_step,\n  sum(duration_ns) / 1e6 AS host_ms, avg(empty_queue::INT) AS empty_queue_share, sum(idle_ns) / 1e6 AS idle_ms\nFROM launches JOIN traces USING (trace)\nGROUP BY trace, operator ORDER BY idle_ms DESC, host_ms DESC LIMIT 20"},
-  {"question": "Which are the slowest 1 % of launches?", "query": "SELECT name, operator, line, step, duration_ns / 1e3 AS host_us,\n  full_queue_ns / 1e3 AS full_queue_us\nFROM launches\nQUALIFY duration_ns >= quantile_disc(duration_ns, 0.99) OVER ()\nORDER BY duration_ns DESC"},
-  {"question": "Which kernels take the largest share of the GPU's work?", "query": "SELECT name, family, count(*) AS kernels, sum(duration_ns) / 1e6 AS ms,\n  100 * sum(duration_ns) / sum(sum(duration_ns)) OVER () AS percent\nFROM kernels\nGROUP BY name, family ORDER BY ms DESC LIMIT 20"},
-  {"question": "How much GPU time has a step, by module?", "query": "SELECT module, sum(duration_ns) / 1e6 / any_value(steps) AS ms_per_step\nFROM kernels JOIN traces USING (trace)\nGROUP BY trace, module ORDER BY ms_per_step DESC LIMIT 20"},
-  {"question": "How fast are copies, by direction?", "query": "SELECT direction, pageable, count(*) AS copies, sum(bytes) / 1e6 AS mb,\n  sum(bytes) / sum(duration_ns) AS gb_per_s\nFROM copies WHERE in_window\nGROUP BY ALL ORDER BY mb DESC"},
-  {"question": "How long do collectives take, by size, and how much does it vary?", "query": "SELECT kind, bytes, count(*) AS calls, median(duration_ns) / 1e6 AS median_ms,\n  quantile_cont(duration_ns, 0.1) / 1e6 AS p10_ms, quantile_cont(duration_ns, 0.9) / 1e6 AS p90_ms,\n  sum(exposed_ns) / 1e6 AS exposed_ms\nFROM collectives\nGROUP BY kind, bytes ORDER BY sum(duration_ns) DESC"},
-  {"question": "Which collectives are exposed, and why?", "query": "SELECT kind, parallelism, unit, why_exposed, count(*) AS calls, sum(exposed_ns) / 1e6 AS exposed_ms\nFROM collectives\nGROUP BY ALL ORDER BY exposed_ms DESC LIMIT 20"},
-  {"question": "Who holds memory at the peak?", "query": "SELECT device, operator, module, line, count(*) AS allocations, sum(bytes) / 1e6 AS mb\nFROM memory WHERE at_peak\nGROUP BY ALL ORDER BY mb DESC LIMIT 20"}
-];
-
 export const INKS: readonly [string, string] = [
   "#14181d",
   "#ffffff"

@@ -9,7 +9,6 @@ import {
   fetchReport,
   fetchRuns,
   fetchSlice,
-  fetchSql,
   within,
   fetchTraces,
   ServerError,
@@ -149,25 +148,6 @@ function useAnswer<T extends Answer>(
       query?.queryKey.slice(0, -1).join() === key.slice(0, -1).join() ? earlier : undefined,
     refetchInterval: ({ state }) => (visible && isPending(state.data?.state ?? "") ? every_ms : false),
   });
-}
-
-export interface SqlAsked {
-  readonly query: string;
-  /** Counts, so that a query that failed can be run again. */
-  readonly time: number;
-}
-
-/** Most queries take less than a second once the trace is read. */
-const SQL_MS = 250;
-
-export function useSql(entry: TraceEntry, asked: SqlAsked | null) {
-  const { query = "", time = 0 } = asked ?? {};
-  return useAnswer(
-    ["sql", entry.id, entry.content, query, String(time)],
-    asked !== null,
-    (signal) => fetchSql(entry.id, query, signal),
-    SQL_MS,
-  );
 }
 
 /** `contents` changes whenever one of the files does: see `contentsOf`. */

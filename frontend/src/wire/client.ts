@@ -20,7 +20,6 @@ import type {
   RooflinePlot,
   RunTable,
   SegmentMap,
-  SqlState,
   Timeline,
   TraceList,
 } from "./report";
@@ -142,11 +141,6 @@ export async function fetchComparison(
   signal?: AbortSignal,
 ): Promise<ComparisonState> {
   return (await get("compare", { base, candidate }, signal)) as ComparisonState;
-}
-
-/** Return the rows of an SQL query over the tables of a trace. The first request starts it. */
-export async function fetchSql(id: string, query: string, signal?: AbortSignal): Promise<SqlState> {
-  return (await get("sql", { id, query }, signal)) as SqlState;
 }
 
 /** Return the state of a report. The first request queues the analysis. */

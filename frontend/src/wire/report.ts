@@ -2275,25 +2275,6 @@ export interface HistoryState {
   stage: string;
 }
 
-/** Rows of an SQL query. */
-export interface SqlState {
-  state: ReportState_State;
-  progress: number;
-  error: Problem | undefined;
-  columns: SqlColumn[];
-  stage: string;
-  rows: number;
-  /** says that there are more rows; empty if there are not */
-  note: string;
-}
-
-export interface SqlColumn {
-  name: string;
-  number: boolean;
-  /** as text; "" for null */
-  cells: string[];
-}
-
 export interface ComparisonState {
   state: ReportState_State;
   progress: number;

@@ -13,7 +13,6 @@ export function NotInFile() {
           <li>The details of a row in the operator tables, and these tables for a selected range.</li>
           <li>Gaps other than the 200 longest.</li>
           <li>The allocations in a range, and live memory and segments at a moment.</li>
-          <li>SQL queries.</li>
           <li>Other ranks, runs and recordings: tables, history and comparisons.</li>
         </ul>
         <p className="gd-muted">

@@ -10,7 +10,6 @@ import type { ReportProps } from "../parts/reportProps";
 import { Section } from "../parts/Section";
 import { Counters } from "./Counters";
 import { NotInFile } from "./NotInFile";
-import { SqlSection } from "./SqlSection";
 import { fromNsys, partsOf } from "./parts";
 
 /** The file: what it contains and lacks, what recording it cost, and how to record a better one. */
@@ -39,7 +38,6 @@ export default function Recording({ entry, report }: ReportProps) {
           </div>
         </Section>
       )}
-      <SqlSection key={entry.id} entry={entry} />
       <NotInFile />
       <About entry={entry} report={report} />
     </>
