@@ -23,7 +23,6 @@ class Report(_message.Message):
     inferred_steps: InferredSteps
     sync_sites: _containers.RepeatedCompositeFieldContainer[SyncSite]
     kernel_families: _containers.RepeatedCompositeFieldContainer[KernelFamily]
-    launch_queues: _containers.RepeatedCompositeFieldContainer[LaunchQueue]
     recording_cost: RecordingCost
     counters: _containers.RepeatedCompositeFieldContainer[Counter]
     step_time: StepTime
@@ -35,7 +34,7 @@ class Report(_message.Message):
     collectives: _containers.RepeatedCompositeFieldContainer[ExposedCollectives]
     hang: HangReport
     clock: ClockReport
-    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., trace: _Optional[_Union[TraceInfo, _Mapping[str, object]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping[str, object]]]] = ..., verdict: _Optional[_Union[Verdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., launch_hotspots: _Optional[_Iterable[_Union[LaunchHotspot, _Mapping[str, object]]]] = ..., memory: _Optional[_Iterable[_Union[DeviceMemory, _Mapping[str, object]]]] = ..., host: _Optional[_Iterable[_Union[HostActivity, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., plan: _Optional[_Union[Plan, _Mapping[str, object]]] = ..., inferred_steps: _Optional[_Union[InferredSteps, _Mapping[str, object]]] = ..., sync_sites: _Optional[_Iterable[_Union[SyncSite, _Mapping[str, object]]]] = ..., kernel_families: _Optional[_Iterable[_Union[KernelFamily, _Mapping[str, object]]]] = ..., launch_queues: _Optional[_Iterable[_Union[LaunchQueue, _Mapping[str, object]]]] = ..., recording_cost: _Optional[_Union[RecordingCost, _Mapping[str, object]]] = ..., counters: _Optional[_Iterable[_Union[Counter, _Mapping[str, object]]]] = ..., step_time: _Optional[_Union[StepTime, _Mapping[str, object]]] = ..., better_recording: _Optional[_Union[BetterRecording, _Mapping[str, object]]] = ..., mfu: _Optional[_Union[Mfu, _Mapping[str, object]]] = ..., compile_log: _Optional[_Union[CompileLog, _Mapping[str, object]]] = ..., captured_graphs: _Optional[_Union[CapturedGraphs, _Mapping[str, object]]] = ..., serving: _Optional[_Union[Serving, _Mapping[str, object]]] = ..., collectives: _Optional[_Iterable[_Union[ExposedCollectives, _Mapping[str, object]]]] = ..., hang: _Optional[_Union[HangReport, _Mapping[str, object]]] = ..., clock: _Optional[_Union[ClockReport, _Mapping[str, object]]] = ...) -> None: ...
+    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., trace: _Optional[_Union[TraceInfo, _Mapping[str, object]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping[str, object]]]] = ..., verdict: _Optional[_Union[Verdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., launch_hotspots: _Optional[_Iterable[_Union[LaunchHotspot, _Mapping[str, object]]]] = ..., memory: _Optional[_Iterable[_Union[DeviceMemory, _Mapping[str, object]]]] = ..., host: _Optional[_Iterable[_Union[HostActivity, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., plan: _Optional[_Union[Plan, _Mapping[str, object]]] = ..., inferred_steps: _Optional[_Union[InferredSteps, _Mapping[str, object]]] = ..., sync_sites: _Optional[_Iterable[_Union[SyncSite, _Mapping[str, object]]]] = ..., kernel_families: _Optional[_Iterable[_Union[KernelFamily, _Mapping[str, object]]]] = ..., recording_cost: _Optional[_Union[RecordingCost, _Mapping[str, object]]] = ..., counters: _Optional[_Iterable[_Union[Counter, _Mapping[str, object]]]] = ..., step_time: _Optional[_Union[StepTime, _Mapping[str, object]]] = ..., better_recording: _Optional[_Union[BetterRecording, _Mapping[str, object]]] = ..., mfu: _Optional[_Union[Mfu, _Mapping[str, object]]] = ..., compile_log: _Optional[_Union[CompileLog, _Mapping[str, object]]] = ..., captured_graphs: _Optional[_Union[CapturedGraphs, _Mapping[str, object]]] = ..., serving: _Optional[_Union[Serving, _Mapping[str, object]]] = ..., collectives: _Optional[_Iterable[_Union[ExposedCollectives, _Mapping[str, object]]]] = ..., hang: _Optional[_Union[HangReport, _Mapping[str, object]]] = ..., clock: _Optional[_Union[ClockReport, _Mapping[str, object]]] = ...) -> None: ...
 
 class CapturedGraphs(_message.Message):
     files: _containers.RepeatedScalarFieldContainer[str]
@@ -204,10 +203,9 @@ class MfuPart(_message.Message):
     recomputed: MfuPart.Part
     model: MfuPart.Part
     part: MfuPart.Part
-    cause: CauseTime.Cause
     us: float
     share: float
-    def __init__(self, part: _Optional[_Union[MfuPart.Part, str]] = ..., cause: _Optional[_Union[CauseTime.Cause, str]] = ..., us: _Optional[float] = ..., share: _Optional[float] = ...) -> None: ...
+    def __init__(self, part: _Optional[_Union[MfuPart.Part, str]] = ..., us: _Optional[float] = ..., share: _Optional[float] = ...) -> None: ...
 
 class OperatorRate(_message.Message):
     operator: str
@@ -602,19 +600,6 @@ class LaunchHotspot(_message.Message):
     full_queue_us: float
     ranges: _containers.RepeatedCompositeFieldContainer[TimeRange]
     def __init__(self, key: _Optional[str] = ..., kind: _Optional[_Union[LaunchHotspot.Kind, str]] = ..., launches: _Optional[int] = ..., host_us: _Optional[float] = ..., kernel_us: _Optional[float] = ..., empty_queue_share: _Optional[float] = ..., idle_us: _Optional[float] = ..., dispatch_us: _Optional[float] = ..., python_us: _Optional[float] = ..., idle_per_step_us: _Optional[float] = ..., full_queue_launches: _Optional[int] = ..., full_queue_us: _Optional[float] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
-
-class LaunchQueue(_message.Message):
-    device: int
-    stream: int
-    launches: int
-    mean_depth: float
-    median_depth: int
-    most_depth: int
-    empty_share: float
-    full_queue_launches: int
-    full_queue_us: float
-    not_launched_here: int
-    def __init__(self, device: _Optional[int] = ..., stream: _Optional[int] = ..., launches: _Optional[int] = ..., mean_depth: _Optional[float] = ..., median_depth: _Optional[int] = ..., most_depth: _Optional[int] = ..., empty_share: _Optional[float] = ..., full_queue_launches: _Optional[int] = ..., full_queue_us: _Optional[float] = ..., not_launched_here: _Optional[int] = ...) -> None: ...
 
 class ExposedCollectives(_message.Message):
     class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):

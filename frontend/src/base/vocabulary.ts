@@ -244,7 +244,7 @@ export const MEMORY_FIGURES: Readonly<Record<"peak" | "reserved" | "floor", Term
   "floor": {"word": "Floor", "noun": "floor", "explanation": "Lowest allocated memory of a step, median over the steps after the warm-up."}
 };
 
-export const COLUMNS: Readonly<Record<"launches" | "launch_api" | "full_queue_time" | "operator_overhead" | "python_time" | "gpu_time" | "idle_gpu_share" | "idle_caused" | "idle_per_step" | "engine_steps" | "engine_step_time" | "engine_requests" | "engine_tokens" | "engine_rate" | "engine_busy" | "engine_gap" | "idle_before" | "idle_inside" | "idle_of_window" | "collective_calls" | "message_size" | "collective_time" | "exposed_time" | "mean_depth" | "median_depth" | "max_depth" | "queue_empty" | "not_linked" | "blocked_launches" | "blocked_time" | "kernels" | "kernel_time" | "kernel_share" | "tensor_cores" | "calls" | "beyond_roofline" | "teraflops" | "terabytes" | "of_roofline" | "host_time" | "host_share" | "sync_calls" | "host_blocked" | "idle_after" | "compiled_before" | "compile_time" | "break_runs" | "between_graphs" | "graphless_runs" | "graphless_time" | "growth" | "still_live" | "live_after_range" | "live_count" | "median_size" | "live_steps" | "largest_free" | "saves" | "window_after", Term>> = {
+export const COLUMNS: Readonly<Record<"launches" | "launch_api" | "full_queue_time" | "operator_overhead" | "python_time" | "gpu_time" | "idle_gpu_share" | "idle_caused" | "idle_per_step" | "engine_steps" | "engine_step_time" | "engine_requests" | "engine_tokens" | "engine_rate" | "engine_busy" | "engine_gap" | "idle_before" | "idle_inside" | "idle_of_window" | "collective_calls" | "message_size" | "collective_time" | "exposed_time" | "kernels" | "kernel_time" | "kernel_share" | "tensor_cores" | "calls" | "beyond_roofline" | "teraflops" | "terabytes" | "of_roofline" | "host_time" | "host_share" | "sync_calls" | "host_blocked" | "idle_after" | "compiled_before" | "compile_time" | "break_runs" | "between_graphs" | "graphless_runs" | "graphless_time" | "growth" | "still_live" | "live_after_range" | "live_count" | "median_size" | "live_steps" | "largest_free" | "saves" | "window_after", Term>> = {
   "launches": {"word": "Launches", "noun": "launches", "explanation": "Number of launches. A graph launch counts once."},
   "launch_api": {"word": "Launch API", "noun": "launch API", "explanation": "Host time in the launch calls."},
   "full_queue_time": {"word": "Blocked on a full queue", "noun": "blocked on a full queue", "explanation": "Part of the time in launch calls. Not a problem: the host is ahead, and the GPU has work."},
@@ -268,13 +268,6 @@ export const COLUMNS: Readonly<Record<"launches" | "launch_api" | "full_queue_ti
   "message_size": {"word": "Size", "noun": "size", "explanation": "The larger of what goes in and what comes out, the median."},
   "collective_time": {"word": "Time", "noun": "time", "explanation": "Duration of these collectives, waiting for other ranks included."},
   "exposed_time": {"word": "Exposed", "noun": "exposed", "explanation": "Part of the time in which nothing computed."},
-  "mean_depth": {"word": "Mean depth", "noun": "mean depth", "explanation": "Launches that wait for the GPU, mean over the step window."},
-  "median_depth": {"word": "Median depth", "noun": "median depth", "explanation": "Launches that wait for the GPU, median over the step window."},
-  "max_depth": {"word": "Max depth", "noun": "max depth", "explanation": "Launches that wait for the GPU, maximum over the step window."},
-  "queue_empty": {"word": "Empty", "noun": "empty", "explanation": "Share of the step window in which no launch was waiting."},
-  "not_linked": {"word": "Not linked", "noun": "not linked", "explanation": "Work without a launch in the trace. It counts from its start."},
-  "blocked_launches": {"word": "Blocked on a full queue", "noun": "blocked on a full queue", "explanation": "Launches that waited because the queue was full."},
-  "blocked_time": {"word": "Time blocked", "noun": "time blocked", "explanation": "Host time of the launches that waited because the queue was full."},
   "kernels": {"word": "Kernels", "noun": "kernels", "explanation": "Number of kernels."},
   "kernel_time": {"word": "Time", "noun": "time", "explanation": "Sum of the kernels' durations."},
   "kernel_share": {"word": "Share of step window", "noun": "share of step window", "explanation": "Share of the step window in which at least one of them ran."},

@@ -8,7 +8,7 @@ import { TraceView } from "./TraceView";
 async function shown(open: TraceViewName, kind: string, more: object = {}): Promise<string[]> {
   answerWith({ state: "queued" });
   const lists = ["devices", "steps", "findings", "unchecked", "clear", "memory", "host", "counters"];
-  const tables = ["launch_hotspots", "sync_sites", "kernel_families", "launch_queues", "collectives"];
+  const tables = ["launch_hotspots", "sync_sites", "kernel_families", "collectives"];
   const report = {
     ...Object.fromEntries([...lists, ...tables].map((name) => [name, []])),
     trace: { kind, notes: [], path: "x", events: 0, malformed_events: 0, duration_us: 5, rank: -1 },

@@ -44,8 +44,6 @@ export interface Report {
   sync_sites: SyncSite[];
   /** by device, most time first */
   kernel_families: KernelFamily[];
-  /** one per stream, most launches first; bounded */
-  launch_queues: LaunchQueue[];
   /** absent if no Python frames were recorded */
   recording_cost:
     | RecordingCost
@@ -318,8 +316,6 @@ export type Mfu_Missing = typeof Mfu_Missing[keyof typeof Mfu_Missing];
 /** A part of the step window at the peak. */
 export interface MfuPart {
   part: MfuPart_Part;
-  /** of idle */
-  cause: CauseTime_Cause;
   us: number;
   /** of the step window */
   share: number;
@@ -807,26 +803,6 @@ export interface LaunchHotspot {
 export const LaunchHotspot_Kind = { operator: "operator", module: "module", line: "line", kernel: "kernel" } as const;
 
 export type LaunchHotspot_Kind = typeof LaunchHotspot_Kind[keyof typeof LaunchHotspot_Kind];
-
-/** Launch queue of one stream over the step window: work that was launched and has not started. */
-export interface LaunchQueue {
-  device: number;
-  stream: number;
-  launches: number;
-  /** weighted by time */
-  mean_depth: number;
-  /** weighted by time */
-  median_depth: number;
-  most_depth: number;
-  /** share of the step window in which nothing waited */
-  empty_share: number;
-  /** blocked on a full queue */
-  full_queue_launches: number;
-  /** host time blocked on a full queue */
-  full_queue_us: number;
-  /** work without a launch in the trace; counted as queued from the trace's start */
-  not_launched_here: number;
-}
 
 /**
  * Collectives of one kind for one unit of the model, exposed for one reason, over the step window. Of the busiest device;

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64, mask_of
+from tb_gpudiag.arrays import Bool, Int64, mask_of
 from tb_gpudiag.facts.core.intervals import Window, places_of_each
 from tb_gpudiag.facts.core.launches import QUEUE_LIMIT, Work
 from tb_gpudiag.frozen import dataclass
@@ -44,16 +44,6 @@ class Depth(NamedTuple):
     depth: Int64
 
 
-@dataclass(frozen=True)
-class QueueFigures:
-    """One queue's depth over a window."""
-
-    mean: float  # over time
-    median: int  # over time
-    most: int
-    empty_share: float  # share of the window with an empty queue
-
-
 @dataclass(frozen=True, eq=False)
 class Queue:
     """The launch queue of one stream. Shape (q,) each, in the order in which the work began."""
@@ -64,16 +54,6 @@ class Queue:
     issued_ns: Int64
     begun_ns: Int64  # never before issued_ns
 
-    @property
-    def not_launched_here(self) -> int:
-        """Number of pieces of work that were launched before the recording."""
-        return int((self.call == NONE).sum())
-
-    def waits_in(self, window: Window) -> Bool:
-        """Mask of the launches that waited in the window, shape (q,)."""
-        start, end = np.maximum(self.issued_ns, window.start_ns), np.minimum(self.begun_ns, window.end_ns)
-        return end > start
-
     @cached_property
     def depth(self) -> Depth:
         waited = self.begun_ns > self.issued_ns
@@ -82,21 +62,6 @@ class Queue:
         time, at = np.unique(np.r_[issued, begun], return_inverse=True)
         change = np.bincount(at, np.repeat([1.0, -1.0], len(issued)), len(time)).astype(np.int64)
         return Depth(time[change != 0], np.cumsum(change[change != 0]))
-
-    def figures(self, window: Window) -> QueueFigures:
-        """Return the figures over a window that is not empty."""
-        time, depth = self.depth
-        start = np.clip(np.r_[window.start_ns, time], window.start_ns, window.end_ns)
-        length, depth = np.diff(np.r_[start, window.end_ns]), np.r_[0, depth]
-        depth, length = depth[length > 0], length[length > 0]
-        order = np.argsort(depth, kind="stable")
-        half = np.searchsorted(np.cumsum(length[order]), (window.duration_ns + 1) // 2)
-        return QueueFigures(
-            mean=float((depth * length.astype(np.float64)).sum()) / window.duration_ns,
-            median=int(depth[order][half]),
-            most=int(depth.max()),
-            empty_share=float(length[depth == 0].sum()) / window.duration_ns,
-        )
 
 
 def stream_queues(work: Work, recording: Window) -> list[Queue]:

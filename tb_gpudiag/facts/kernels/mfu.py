@@ -69,7 +69,6 @@ class Mfu:
     recomputing_ns: time of all kernels of forward passes that ran again, memory-bound ones included.
     above_peak_ns: how much more time the arithmetic would take at the peak than it took.
     by_step: MFU of each step.
-    idle_ns: by cause, without work that the trace lacks.
     unknown_ns: time of kernels that may compute unknown FLOPs, and of work that the trace lacks. unknown: the
     operators or kernels that take most of it.
     """
@@ -80,7 +79,6 @@ class Mfu:
     recomputing_ns: float
     unknown_ns: float
     unknown: tuple[str, ...]
-    idle_ns: dict[Cause, int]
     parts_ns: dict[PeakPart, float] = field(default_factory=dict)
     computes_in: str = ""
     peak: float = 0.0
@@ -120,7 +118,6 @@ def find_mfu(
         float(time_ns[again].sum()),
         unknown_ns,
         _most_of(kernels, host, operator, np.where(unknown, time_ns, 0)),
-        idle_ns,
     )
     missing = _missing(host, used, unknown_ns, has_matmuls=bool((kernels.matrix & (time_ns > 0)).any()))
     if missing or roofline.peaks is None:

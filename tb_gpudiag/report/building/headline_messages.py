@@ -58,13 +58,11 @@ def mfu_message(found: Mfu, roofline: Roofline, steps: int) -> pb.Mfu | None:
 
 
 def _parts(found: Mfu) -> list[pb.MfuPart]:
-    """Parts that take time, from the peak down. Idle time has a part for each cause."""
-    causes = [("idle", cause.label, ns) for cause, ns in found.idle_ns.items()]
-    others = [(part.label, "other", ns) for part, ns in found.parts_ns.items() if part != PeakPart.IDLE]
+    """Parts that take time, from the peak down."""
     return [
-        pb.MfuPart(part=part, cause=cause, us=us(ns), share=ns / found.window_ns)
-        for part, cause, ns in [*causes, *others]
-        if found.parts_ns and ns > 0
+        pb.MfuPart(part=part.label, us=us(ns), share=ns / found.window_ns)
+        for part, ns in found.parts_ns.items()
+        if ns > 0
     ]
 
 

@@ -13,11 +13,10 @@ from tb_gpudiag.facts.core.causes import Cause, CauseSpans
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Window, longest, numbered
 from tb_gpudiag.facts.core.ledger import TimeAccount
-from tb_gpudiag.facts.core.queue_depth import Queue
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.kernels.exposure import CollectiveExposure, UnitExposure
-from tb_gpudiag.facts.launching.launch_costs import Hotspot, LaunchCosts
+from tb_gpudiag.facts.launching.launch_costs import Hotspot
 from tb_gpudiag.facts.stepping.inferred import InferredSteps
 from tb_gpudiag.facts.waiting.sync_sites import SyncSite
 from tb_gpudiag.report import report_pb2 as pb
@@ -204,8 +203,6 @@ def family_messages(devices: Iterable[DeviceFacts], window: Window) -> list[pb.K
 HOTSPOTS_LIMIT = 100
 """Hotspots of each kind. The page sorts and searches them."""
 
-QUEUES_LIMIT = 64
-
 
 def hotspot_messages(by_kind: Iterable[list[Hotspot]], steps: int) -> list[pb.LaunchHotspot]:
     """Hotspots of each kind, most idle time first. `steps` is the number of recorded steps."""
@@ -216,38 +213,6 @@ def _hotspot(spot: Hotspot, steps: int) -> pb.LaunchHotspot:
     per_step_us = us(spot.idle_ns / steps) if steps else 0.0
     ranges = time_ranges(spot.ranges)
     return message_of(pb.LaunchHotspot, spot, idle_per_step_us=per_step_us, ranges=ranges)
-
-
-def queue_messages(queues: Sequence[Queue], costs: LaunchCosts, window: Window) -> list[pb.LaunchQueue]:
-    """Queues of the streams that were used in the step window, most launches first."""
-    if not window.duration_ns or not queues:
-        return []
-    launched = np.isin(np.concatenate([queue.call for queue in queues]), costs.event)
-    waited = np.concatenate([queue.waits_in(window) for queue in queues])
-    of_queue = np.repeat(np.arange(len(queues)), [len(queue.call) for queue in queues])
-    launches = np.bincount(of_queue[launched], minlength=len(queues))
-    used = np.union1d(of_queue[launched], of_queue[waited])
-    most = used[np.argsort(-launches[used], kind="stable")][:QUEUES_LIMIT]
-    return [_queue(queues[number], costs, window) for number in most.tolist()]
-
-
-def _queue(queue: Queue, costs: LaunchCosts, window: Window) -> pb.LaunchQueue:
-    figures = queue.figures(window)
-    # Costs are those of the launches in the step window, so this finds the queue's launches there.
-    _, _, launched = np.intersect1d(queue.call, costs.event, return_indices=True)
-    blocked_ns = costs.full_queue_ns[launched]
-    return pb.LaunchQueue(
-        device=queue.device,
-        stream=queue.stream,
-        launches=len(launched),
-        mean_depth=figures.mean,
-        median_depth=min(figures.median, UINT32_MAX),
-        most_depth=min(figures.most, UINT32_MAX),
-        empty_share=figures.empty_share,
-        full_queue_launches=int((blocked_ns > 0).sum()),
-        full_queue_us=us(blocked_ns.sum()),
-        not_launched_here=min(queue.not_launched_here, UINT32_MAX),
-    )
 
 
 SITES_LIMIT = 20

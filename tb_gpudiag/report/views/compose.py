@@ -37,7 +37,6 @@ from tb_gpudiag.report.views.sections.time_sections import (
     inferred_steps,
     kernel_families,
     launch_hotspots,
-    launch_queues,
     mfu_sections,
     synchronizations,
 )
@@ -86,7 +85,6 @@ def _sections(report: pb.Report) -> list[Section]:
         kernel_families(report),
         collectives(report),
         launch_hotspots(report),
-        launch_queues(report),
         synchronizations(report),
         compilations(report),
         graph_breaks(report),

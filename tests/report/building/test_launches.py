@@ -1,4 +1,4 @@
-"""Launch hotspots and launch queues in the Report and in every format."""
+"""Launch hotspots in the Report and in every format."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.building import time_messages as launches
 from tb_gpudiag.wording.format import time_us
 from tests.builder import TraceBuilder
 from tests.facts.core.test_queue_depth import full_queue
@@ -41,25 +40,12 @@ def test_a_hotspot_says_what_the_host_spent_on_its_launches(tmp_path: Path) -> N
     assert spots[pb.LaunchHotspot.kernel, "add"].ranges == add.ranges
 
 
-def test_a_queue_says_how_much_waited_over_the_step_window(tmp_path: Path) -> None:
-    report = report_of(two_streams(), tmp_path)
-    first, second = report.launch_queues
-    assert (first.device, first.stream, first.launches, first.most_depth) == (0, 7, 2, 1)
-    assert first.mean_depth == pytest.approx(20 / 400)
-    assert first.empty_share == pytest.approx(1 - 20 / 400)
-    # a waits from 330 to 340 µs, b from 340 to 380.
-    assert (second.stream, second.launches, second.most_depth, second.median_depth) == (20, 2, 1, 0)
-    assert second.mean_depth == pytest.approx(50 / 400)
-
-
 @pytest.mark.slow
-def test_launches_blocked_on_a_full_queue_are_counted_and_shown(tmp_path: Path) -> None:
+def test_launches_blocked_on_a_full_queue_are_counted(tmp_path: Path) -> None:
     report = report_of(full_queue(), tmp_path)
-    (queue,) = report.launch_queues
     (spot,) = (spot for spot in report.launch_hotspots if spot.kind == pb.LaunchHotspot.kernel)
-    assert queue.full_queue_launches == spot.full_queue_launches == 3
-    assert queue.full_queue_us == spot.full_queue_us > 600
-    assert "3 launches" in words_in("text", report)
+    assert spot.full_queue_launches == 3
+    assert spot.full_queue_us > 600
 
 
 def test_every_format_shows_them(tmp_path: Path) -> None:
@@ -69,27 +55,8 @@ def test_every_format_shows_them(tmp_path: Path) -> None:
             "Launches by operator",
             "aten::add",
             time_us(80),
-            "Launch queue depth",
-            "GPU 0 stream 20",
         ):
             assert one_space(words) in shown, words
-
-
-def test_without_launches_there_is_no_queue(tmp_path: Path) -> None:
-    report = report_of(TraceBuilder(devices=()), tmp_path)
-    assert not report.launch_queues
-    assert "Launch queue depth" not in words_in("text", report)
-
-
-def test_queues_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launches, "QUEUES_LIMIT", 3)
-    trace = TraceBuilder()
-    main = trace.thread()
-    for stream in range(6):
-        for i in range(stream + 1):
-            main.launch("k", at=10 * i, us=2, runs_at=10 * i + 5, runs_us=1, stream=stream)
-    report = report_of(trace, tmp_path)
-    assert [queue.stream for queue in report.launch_queues] == [5, 4, 3]
 
 
 def test_host_activities_and_families_have_time_ranges() -> None:

@@ -8,7 +8,6 @@ import type { LaunchHotspot, Report } from "../../wire/report";
 import { More } from "../parts/More";
 import { Section } from "../parts/Section";
 import { LinkedRow, ShowTitle } from "../parts/ShowOnTimeline";
-import { LaunchQueues } from "./LaunchQueues";
 
 const FIRST = 8;
 
@@ -94,7 +93,6 @@ export function Launches({ report }: { report: Report }) {
         )}
       </More>
       {spots.length === 0 && <p className="gd-nothing">No launches match the filter.</p>}
-      <LaunchQueues queues={report.launch_queues} />
     </Section>
   );
 }

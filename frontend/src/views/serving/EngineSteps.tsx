@@ -43,7 +43,7 @@ export function EngineSteps({ serving }: { serving: Serving | undefined }) {
       />
       {serving.waiting_us > 0 && <p className="gd-nothing">{waiting(serving)}</p>}
       {serving.functions.length > 0 && (
-        <div className="gd-queues">
+        <div className="gd-engine">
           <h3>What the engine did while the GPU was idle</h3>
           <ShortTable
             className="gd-table gd-launches"

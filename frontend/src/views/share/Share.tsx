@@ -30,7 +30,6 @@ const DOWNLOADS: readonly Download[] = [
     title: "Annotated trace",
     about: "For Perfetto and chrome://tracing: idle time as tracks.",
   },
-  { format: "markdown", title: "Markdown", about: "For an issue or a pull request." },
   { format: "tables", title: "All tables", about: "CSV files of the report, in one ZIP archive." },
   { format: "json", title: "JSON", about: "Everything in the report, for scripts." },
   {
@@ -89,6 +88,7 @@ export function Share({ entry }: { entry: TraceEntry }) {
           <Menu.Item onClick={() => copy("Link", Promise.resolve(currentUrl()))}>Copy link</Menu.Item>
           <Menu.Item disabled={!ready} onClick={() => copy("Markdown", textOf("markdown"))}>
             Copy as Markdown
+            <span className="gd-share-about">For an issue or a pull request.</span>
           </Menu.Item>
           <Menu.Divider />
           <Menu.Label className="gd-muted">

@@ -6,10 +6,10 @@ import { renderPart } from "../page.testdata";
 import { Peak } from "./Peak";
 
 const parts = [
-  { part: "idle", cause: "python", us: 200, share: 0.2 },
-  { part: "memory_bound", cause: "other", us: 300, share: 0.3 },
-  { part: "recomputed", cause: "other", us: 100, share: 0.1 },
-  { part: "model", cause: "other", us: 400, share: 0.4 },
+  { part: "idle", us: 200, share: 0.2 },
+  { part: "memory_bound", us: 300, share: 0.3 },
+  { part: "recomputed", us: 100, share: 0.1 },
+  { part: "model", us: 400, share: 0.4 },
 ] as MfuPart[];
 
 const mfu = {
@@ -30,7 +30,7 @@ it("shows what the peak goes to, from what is lost first to what is left", () =>
   );
   const rows = within(section).getAllByRole("row");
   expect(rows.map((row) => plain(row.textContent))).toEqual([
-    "Idle: Python0.20 ms20.0%",
+    "Idle0.20 ms20.0%",
     "Memory-bound0.30 ms30.0%",
     "Recomputed0.10 ms10.0%",
     "Model FLOPs0.40 ms40.0%",

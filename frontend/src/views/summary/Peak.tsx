@@ -1,4 +1,4 @@
-import { paint, partLabel } from "../../base/causes";
+import { paint } from "../../base/causes";
 import { column, figures, percent } from "../../base/format";
 import { term } from "../../base/terms";
 import { MFU_PARTS, PALETTE, type Scheme } from "../../base/vocabulary";
@@ -68,8 +68,7 @@ function About({ mfu }: { mfu: Mfu }) {
   );
 }
 
-function label({ part, cause }: MfuPart): string {
-  if (part === MfuPart_Part.idle) return `Idle: ${partLabel(cause)}`;
+function label({ part }: MfuPart): string {
   return term(MFU_PARTS, part)?.word ?? part;
 }
 
@@ -77,10 +76,10 @@ function explanation({ part }: MfuPart): string | undefined {
   return term(MFU_PARTS, part)?.explanation;
 }
 
-function fill({ part, cause }: MfuPart, scheme: Scheme): string {
-  if (part === MfuPart_Part.idle) return paint(cause, scheme);
+function fill({ part }: MfuPart, scheme: Scheme): string {
   if (part === MfuPart_Part.model) return paint("computing", scheme);
   if (part === MfuPart_Part.communicating || part === MfuPart_Part.copying) return paint(part, scheme);
   if (part === MfuPart_Part.unknown) return paint("unrecorded", scheme);
+  if (part === MfuPart_Part.idle) return PALETTE.other[scheme];
   return PALETTE.warning[scheme];
 }

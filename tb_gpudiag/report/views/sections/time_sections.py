@@ -20,7 +20,7 @@ from tb_gpudiag.report.views.document import (
     table_of,
 )
 from tb_gpudiag.report.views.sections.place_text import full_place
-from tb_gpudiag.wording.format import count, figures, in_quotes, share, time_us
+from tb_gpudiag.wording.format import count, in_quotes, share, time_us
 from tb_gpudiag.wording.quantity import bandwidth, duration, number, share_of, size, throughput
 from tb_gpudiag.wording.vocabulary import (
     CAUSES,
@@ -122,12 +122,6 @@ def _largest_parts(steps: Iterable[pb.StepAccount], total_us: float) -> str:
 ROWS_SHOWN = 5
 """Rows of each table. The Report has more."""
 
-QUEUES_SHOWN = 3
-"""Rows of the queue table: the stream with most launches, and others on which work waits."""
-
-HARDLY_EVER = 0.01
-"""A queue that is empty for all but this share of the step window is not worth a row."""
-
 
 def host_time(report: pb.Report) -> Table:
     """Activities that took most of the main host thread's time."""
@@ -204,29 +198,6 @@ def launch_hotspots(report: pb.Report) -> Table:
     return table_of("launch_hotspots", "Launches by operator", operators[:ROWS_SHOWN], columns)
 
 
-def launch_queues(report: pb.Report) -> Table:
-    """Launch queues of the most used streams, most launches first."""
-    launched = [queue for queue in report.launch_queues if queue.launches]
-    others = [queue for queue in launched[1:] if 1 - queue.empty_share >= HARDLY_EVER]
-    columns: list[ColumnOf[pb.LaunchQueue]] = [
-        (Column("Stream"), lambda queue: f"GPU {queue.device} stream {queue.stream}"),
-        (numbers("launches"), lambda queue: number(queue.launches)),
-        (numbers("mean_depth"), lambda queue: figures(queue.mean_depth)),
-        (numbers("max_depth"), lambda queue: number(queue.most_depth)),
-        (numbers("queue_empty"), lambda queue: share_of(queue.empty_share, 1)),
-        (
-            numbers("blocked_launches"),
-            lambda queue: number(n, "launch", "launches") if (n := queue.full_queue_launches) else "",
-        ),
-        (
-            numbers("blocked_time"),
-            lambda queue: duration(queue.full_queue_us * 1e3) if queue.full_queue_launches else "",
-        ),
-    ]
-    shown = [*launched[:1], *others][:QUEUES_SHOWN]
-    return table_of("launch_queues", "Launch queue depth", shown, columns)
-
-
 def synchronizations(report: pb.Report) -> Table:
     """Synchronizations after which the GPU was idle. The others cost nothing."""
     columns: list[ColumnOf[pb.SyncSite]] = [
@@ -262,10 +233,7 @@ def mfu_sections(report: pb.Report) -> list[Section]:
 
 def _part(part: pb.MfuPart) -> Part:
     id = pb.MfuPart.Part.Name(part.part)
-    if part.part != pb.MfuPart.idle:
-        return Part(id, term(MFU_PARTS, id).noun, part.us)
-    cause = pb.CauseTime.Cause.Name(part.cause)
-    return Part(cause, f"idle: {term(CAUSES, cause).noun}", part.us)
+    return Part(id, term(MFU_PARTS, id).noun, part.us)
 
 
 def _operators(found: pb.Mfu) -> Section:
