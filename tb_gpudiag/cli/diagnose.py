@@ -27,7 +27,7 @@ from tb_gpudiag.report.views.document import Document
 from tb_gpudiag.report.wire import to_dict
 from tb_gpudiag.service.analyses.apart import databases_apart
 from tb_gpudiag.service.analyses.diagnoses import DIAGNOSIS
-from tb_gpudiag.service.analyses.obtain import has_sidecar, obtain, write_sidecar
+from tb_gpudiag.service.analyses.obtain import obtain
 from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.index.run_rows import job_row, run_row
 from tb_gpudiag.service.processes.memory_limit import AnalysisLimit
@@ -95,7 +95,7 @@ def run(arguments: Sequence[str]) -> int:
     torch_trace, capture = _beside(parsed)
     files = [replace(file, torch_trace=torch_trace, capture=capture) for file in files]
     result.interactive = parsed.format == "html" and len(files) == 1 and has_interactive_html()
-    _diagnose(files, result, sidecars=parsed.write_sidecar, quiet=parsed.quiet)
+    _diagnose(files, result, quiet=parsed.quiet)
     if len(result.digests) > 1:
         from tb_gpudiag.jobs.report.job_report import build_jobs  # much code, which one trace does not need
 
@@ -169,47 +169,36 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="export reports of Nsight Systems (.nsys-rep) with nsys first, next to the report",
     )
-    made.add_argument(
-        "--write-sidecar",
-        action="store_true",
-        help="also write each result next to its trace (TRACE.gpudiag): the tab and this command use it "
-        "instead of analyzing the trace again",
-    )
     made.add_argument("--quiet", action="store_true", help="do not show progress")
     return made
 
 
-def _diagnose(files: list[TraceFile], result: DiagnosedFiles, *, sidecars: bool, quiet: bool) -> None:
-    """Diagnose the files, and share the results if the user wants that."""
+def _diagnose(files: list[TraceFile], result: DiagnosedFiles, *, quiet: bool) -> None:
+    """Diagnose the files, and keep what other commands and the tab need of them."""
     settings = settings_from()
     limit = AnalysisLimit(command_memory_limit_bytes(), settings.time_limit_s)
-    shared = SharedCache.of(settings)
+    shared = SharedCache.of_user(settings)
     with progress_bar(len(files), quiet=quiet) as show:
         for number, file in enumerate(files):
             try:
                 with limit.watched(file.path):
                     progress = partial(_show_within, show, number)
-                    _diagnose_file(file, result, shared, progress, sidecars=sidecars)
+                    _diagnose_file(file, result, shared, progress)
             except GpudiagError as error:
                 result.errors.append(error)
             except Exception as error:  # a bug must not cost the user the reports of the other files
                 out = is_out_of_memory(error)
                 result.errors.append(limit.error(file.path) if out else report_bug(error, file.path))
-    if shared is not None and shared.note:
+    if shared is not None and not shared.is_own and shared.note:
         tell(shared.note)
 
 
 def _diagnose_file(
-    file: TraceFile, result: DiagnosedFiles, shared: SharedCache | None, progress: Progress, *, sidecars: bool
+    file: TraceFile, result: DiagnosedFiles, shared: SharedCache | None, progress: Progress
 ) -> None:
-    found = obtain(file, databases_apart(DIAGNOSIS), shared, progress, marked=sidecars)
+    found = obtain(file, databases_apart(DIAGNOSIS), shared, progress)
     if found.origin:
         tell(f"{os.path.basename(file.path)}: result of {found.origin}")
-    if sidecars and found.is_final and not (found.origin and has_sidecar(file)):
-        try:
-            write_sidecar(file, found)
-        except GpudiagError as error:
-            result.errors.append(error)
     if result.interactive:
         result.prepared, result.file = found.arrays, file
     add_source_lines(found.report)

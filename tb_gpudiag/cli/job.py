@@ -46,7 +46,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _read_jobs(paths: Sequence[str], parsed: argparse.Namespace) -> tuple[JobReports, list[GpudiagError]]:
     """Return the jobs below the paths, as they are kept or judged now, and what went wrong."""
-    cache = SharedCache.of_commands(settings_from())
+    cache = SharedCache.of_user(settings_from())
     marks = _marks(paths, parsed) if cache is not None else None
     kept = find_job(marks, cache) if marks is not None and cache is not None else None
     if kept is not None:

@@ -1,4 +1,4 @@
-"""Commands share results with other users and with the tab: a shared cache, and sidecars."""
+"""Commands share results with other users and with the tab."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ import pytest
 from tb_gpudiag.cli.main import main
 from tb_gpudiag.report import diagnosis
 from tb_gpudiag.report.diagnosis import read_facts
+from tb_gpudiag.service.analyses.task import Task
+from tb_gpudiag.service.analyses.worker import analyze
+from tb_gpudiag.trace.files.find import find_traces
 from tests.builder import TraceBuilder
 
 pytestmark = pytest.mark.slow  # each test runs commands on whole traces
@@ -87,47 +90,6 @@ def test_a_directory_that_cannot_be_used_is_told_once(
     assert "Results are not shared" in told
 
 
-def test_sidecars_are_written_on_request_only_and_then_used(
-    diagnose: Callable[..., tuple[Any, str]], analyzed: list[str], log: Path
-) -> None:
-    alone, _ = diagnose()
-    assert list(log.rglob("*.gpudiag")) == []
-    first, _ = diagnose("--write-sidecar")
-    assert len(list(log.rglob("*.gpudiag"))) == 2
-    analyzed.clear()
-    second, told = diagnose()
-    assert alone == first == second
-    assert analyzed == []
-    assert told.count("(sidecar)") == 2
-
-
-def test_sidecars_are_written_of_shared_results_too(
-    diagnose: Callable[..., tuple[Any, str]],
-    analyzed: list[str],
-    log: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("GPUDIAG_SHARED_CACHE_DIR", str(tmp_path / "team"))
-    alone, _ = diagnose()
-    analyzed.clear()
-    diagnose("--write-sidecar")
-    monkeypatch.delenv("GPUDIAG_SHARED_CACHE_DIR")
-    assert diagnose()[0] == alone
-    assert analyzed == []
-    assert len(list(log.rglob("*.gpudiag"))) == 2
-
-
-def test_a_sidecar_that_cannot_be_written_is_an_error_and_the_report_is_there(
-    diagnose: Callable[..., tuple[Any, str]], log: Path
-) -> None:
-    (log / "run" / "host_0.1000.pt.trace.json.gpudiag").symlink_to(log)
-    found, told = diagnose("--write-sidecar")
-    assert len(found["reports"]) == 2
-    assert [error["what"] for error in found["errors"]] == ["no sidecar is written: it is a link"]
-    assert "delete the link" in told
-
-
 def test_commands_on_several_traces_share_digests(
     log: Path,
     analyzed: list[str],
@@ -143,6 +105,30 @@ def test_commands_on_several_traces_share_digests(
     assert len(analyzed) == 2
     assert documents[0] == documents[1]
     assert json.loads(documents[0])
+
+
+def test_commands_and_the_tab_find_what_the_other_has_read(
+    log: Path,
+    analyzed: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("GPUDIAG_CACHE_DIR", str(cache))
+    first, second = find_traces(str(log)).files
+    analyze(Task(first, kind="diagnose", cache=str(cache)), lambda share, stage: None)
+    analyze(Task(second, kind="digest", cache=str(cache)), lambda share, stage: None)
+    assert main(["history", str(log), "--format", "json", "--processes", "1", "--quiet"]) == 0
+    assert len(analyzed) == 2  # by the tab
+    (cache / "digests").rename(tmp_path / "away")
+    assert main(["diagnose", str(log), "--quiet"]) == 0
+    assert len(analyzed) == 4
+    for file in (first, second):
+        found = analyze(Task(file, kind="digest", cache=str(cache)), lambda share, stage: None)
+        assert "origin" not in found.summary  # it is this user's own
+    assert len(analyzed) == 4
+    assert list(log.rglob("*.gpudiag")) == []
 
 
 def test_an_interactive_page_is_made_of_a_shared_result(

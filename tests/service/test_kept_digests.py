@@ -50,11 +50,11 @@ def test_a_changed_trace_is_read_again(trace: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_cache_that_others_can_write_to_is_not_used(trace: Path) -> None:
-    assert SharedCache.of_commands(settings_from()) is not None
+    assert SharedCache.of_user(settings_from()) is not None
     settings = settings_from()
     assert settings.cache_directory is not None
     settings.cache_directory.chmod(0o777)
-    assert SharedCache.of_commands(settings) is None
+    assert SharedCache.of_user(settings) is None
     assert digested(trace).digest is not None
 
 

@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.digest.digest_files import to_bytes
-from tb_gpudiag.errors import GpudiagError, UsageError
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import Progress
 from tb_gpudiag.report.wire import from_json, to_json
 from tb_gpudiag.service.analyses.diagnoses import DIAGNOSIS, ONLY_DIGEST, Diagnosis, diagnose_trace
-from tb_gpudiag.service.analyses.obtain import SIDECAR_SUFFIX, known, obtain, share, write_sidecar
+from tb_gpudiag.service.analyses.obtain import known, obtain, share
 from tb_gpudiag.service.analyses.task import Task
 from tb_gpudiag.service.analyses.worker import analyze
 from tb_gpudiag.service.caches.cache_entry import Unpacked
 from tb_gpudiag.service.caches.shared_cache import SharedCache, owner
+from tb_gpudiag.service.caches.trace_content import fingerprint
 from tb_gpudiag.service.index.roots import Root
 from tb_gpudiag.service.service import Service
 from tb_gpudiag.service.settings import Settings
@@ -67,8 +67,8 @@ def shared(file: TraceFile, cache: SharedCache) -> Diagnosis:
     return obtain(file, DIAGNOSIS, cache)
 
 
-def marked(file: TraceFile) -> Diagnosis:
-    return obtain(file, DIAGNOSIS, None, marked=True)
+def marked(file: TraceFile, cache: SharedCache) -> Diagnosis:
+    return obtain(file, DIAGNOSIS, cache, share_later=True)
 
 
 def assert_equal(found: Diagnosis | None, own: Diagnosis) -> None:
@@ -149,20 +149,13 @@ def other_name(path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [change_middle, change_end, change_start, other_name])
-@pytest.mark.parametrize("sidecar", [False, True])
 def test_a_trace_that_changed_is_another_trace(
-    log: Path, team: SharedCache, change: Callable[[Path], None], sidecar: bool
+    log: Path, team: SharedCache, change: Callable[[Path], None]
 ) -> None:
     file = only(log)
-    result = marked(file)
-    if sidecar:
-        write_sidecar(file, result)
-    else:
-        share(result, team)
+    shared(file, team)
     assert known(only(log), DIAGNOSIS, team) is not None
     change(Path(file.path))
-    for path in log.rglob(f"*{SIDECAR_SUFFIX}"):
-        path.rename(f"{only(log).path}{SIDECAR_SUFFIX}")
     assert known(only(log), DIAGNOSIS, team) is None
 
 
@@ -174,10 +167,8 @@ def test_a_trace_that_changes_during_the_analysis_is_not_shared(log: Path, team:
         change_end(Path(file.path))
         return found
 
-    result = obtain(file, replace(DIAGNOSIS, of_trace=diagnose), team)
+    obtain(file, replace(DIAGNOSIS, of_trace=diagnose), team)
     assert team.keys() == set()
-    with pytest.raises(UsageError):
-        write_sidecar(file, result)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read anything")
@@ -200,12 +191,12 @@ def test_a_trace_that_leads_outside_gets_no_result(log: Path, tmp_path: Path, te
 def test_an_entry_of_nonsense_is_ignored(log: Path, team: SharedCache) -> None:
     """Its checksums are right: whoever wrote it can write to the directory."""
     file = only(log)
-    result = marked(file)
+    result = marked(file, team)
     real = result.entry
     nonsense = (b"", b"no gzip", gzip.compress(b"{}"), gzip.compress(b'{"report": 1}'))
     for entry in [*(real._replace(content=content) for content in nonsense), real._replace(arrays={})]:
         vars(result)["entry"] = entry
-        share(result, team)
+        share(result, file, team)
         assert team.keys()
         assert known(file, DIAGNOSIS, team) is None
 
@@ -219,62 +210,10 @@ def test_an_entry_of_another_version_is_not_looked_at(
     assert known(file, DIAGNOSIS, team) is None
 
 
-def test_a_sidecar_is_used_and_is_not_a_trace(log: Path) -> None:
-    file = only(log)
-    own = diagnose_trace(file)
-    assert known(file, DIAGNOSIS, None) is None
-    path = write_sidecar(file, marked(file))
-    assert path == Path(f"{file.path}.gpudiag")
-    assert sorted(os.listdir(path.parent)) == [os.path.basename(file.path), path.name]
-    assert only(log) == file
-    found = known(file, DIAGNOSIS, None)
-    assert_equal(found, own)
-    assert found is not None
-    assert found.origin == f"{US} (sidecar)"
-
-
-def test_a_damaged_sidecar_is_ignored(log: Path) -> None:
-    file = only(log)
-    path = write_sidecar(file, marked(file))
-    content = path.read_bytes()
-    for bad in (b"", content[:-1], content[:5000] + b"x" + content[5001:], b"text"):
-        path.write_bytes(bad)
-        assert known(file, DIAGNOSIS, None) is None
-    path.unlink()
-    os.mkfifo(path)
-    assert known(file, DIAGNOSIS, None) is None
-
-
-def test_a_sidecar_behind_a_link_is_neither_read_outside_nor_written(log: Path, tmp_path: Path) -> None:
-    file = only(log)
-    result = marked(file)
-    path = write_sidecar(file, result)
-    path.rename(tmp_path / "away")
-    path.symlink_to(tmp_path / "away")
-    assert known(file, DIAGNOSIS, None) is None
-    before = (tmp_path / "away").read_bytes()
-    with pytest.raises(UsageError, match="link"):
-        write_sidecar(file, result)
-    assert (tmp_path / "away").read_bytes() == before
-
-
-def test_a_folder_that_cannot_be_written_is_named(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = only(log)
-    result = marked(file)
-
-    def refuse(*_: object, **__: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("builtins.open", refuse)
-    with pytest.raises(GpudiagError, match="Permission denied"):
-        write_sidecar(file, result)
-
-
 def test_an_entry_unpacked_for_its_summary_has_no_content(log: Path, team: SharedCache) -> None:
     shared(only(log), team)
     (key,) = team.keys()
-    mark = marked(only(log)).marks["trace"]
-    found = team.find(key, mark, summary_only=True)
+    found = team.find(key, fingerprint(only(log)), summary_only=True)
     assert found is not None
     assert isinstance(found[0], Unpacked)
     assert (found[0].report_gz, found[0].arrays) == (b"", {})

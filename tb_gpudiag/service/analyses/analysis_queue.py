@@ -248,6 +248,7 @@ class AnalysisQueue:
             drafts=tuple(map(str, analysis.drafts)),
             memory_limit_bytes=self._settings.memory_limit_bytes,
             shared=str(self._settings.shared_directory or ""),
+            cache=str(self._settings.cache_directory or ""),
             source_root=str(self._settings.source_root or ""),
         )
         copied = copied_digest(task.diagnosis, task.drafts) if task.diagnosis else None

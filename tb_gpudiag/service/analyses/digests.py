@@ -55,7 +55,7 @@ def digest_all(files: Sequence[TraceFile], processes: int | None = None) -> Iter
 
     processes: None means as many as the files are worth, and the machine has cores and memory for.
     """
-    kept, todo = SharedCache.of_commands(settings_from()), []
+    kept, todo = SharedCache.of_user(settings_from()), []
     for file in files:
         found = known(file, ONLY_DIGEST, kept)
         if found is None:
@@ -156,7 +156,7 @@ def _command_limit() -> AnalysisLimit:
 
 
 def _digest_content(file: TraceFile, kind: ResultKind[AnalyzedTrace]) -> bytes:
-    return obtain(file, kind, SharedCache.of_commands(settings_from())).entry.content
+    return obtain(file, kind, SharedCache.of_user(settings_from())).entry.content
 
 
 def _killed(file: TraceFile) -> ProcessFailed:

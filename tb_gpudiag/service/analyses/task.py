@@ -40,7 +40,8 @@ class Task:
     sides: the digests. For compare, those of the base and those of the candidate. For job, the first digest
         is of a rank of the job.
     records: for history, the recordings without a trace.
-    shared: directory of the shared cache; "" if there is none.
+    shared: directory of the team's store of results; "" if there is none.
+    cache: directory of this user's cache; "" if there is none.
     source_root: folder whose lines of code findings may show; "" to show none.
     drafts: where to write the result: to the first one that can be created.
     """
@@ -51,6 +52,7 @@ class Task:
     sides: tuple[tuple[DigestSource, ...], ...] = ()
     records: tuple[RecordSource, ...] = ()
     shared: str = ""
+    cache: str = ""
     source_root: str = ""
     drafts: tuple[str, ...] = ()
     memory_limit_bytes: int = 0

@@ -104,9 +104,11 @@ class Claim:
 
 
 def claim_of(kind: str, file: TraceFile, shared: SharedCache | None) -> Claim | None:
-    """Return the claim of this kind of result; None if results are not shared or the trace is small."""
-    key = content_key(kind, file) if shared is not None and file.size_bytes >= LEAST_BYTES else ""
-    return Claim(shared, key) if shared is not None and key else None
+    """Return the claim of this kind of result; None if no store keeps it or the trace is small."""
+    if shared is None or file.size_bytes < LEAST_BYTES or (shared.is_own and kind != "digest"):
+        return None
+    key = content_key(kind, file)
+    return Claim(shared, key) if key else None
 
 
 def known_or_claimed(

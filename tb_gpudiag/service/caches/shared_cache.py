@@ -1,4 +1,7 @@
-"""Cache of results that several users share: a directory on shared storage, bounded in size.
+"""The store of results of traces: a directory on shared storage that a team names, or else the user's own.
+
+Commands and the tab find in it what the other has computed: whole results in a team's store, and digests in a
+user's own, because the tab has pages in its cache. It is bounded in size.
 
 Whoever sets GPUDIAG_SHARED_CACHE_DIR trusts those who can write there. Files in the directory are data with
 checksums. A file is read completely and checked before any of it is used: if it is damaged, or changes during
@@ -38,7 +41,7 @@ _MOST_PERMISSIONS: Final = 0o664
 _DRAFT_ABANDONED_S: Final = 24 * 3600.0
 # The time of last use decides what is deleted first.
 _USED_EVERY_S: Final = 3600.0
-# Results of this user's commands: thousands of digests, of 5 to 250 KB each.
+# Thousands of digests, of 5 to 250 KB each.
 _KEPT_BYTES: Final = 256 * MIB
 
 logger = logging.getLogger("tensorboard")
@@ -50,22 +53,22 @@ class SharedCache:
     `note` is empty, or one line that says why the directory is not used.
     """
 
-    def __init__(self, directory: Path, limit_bytes: int) -> None:
+    def __init__(self, directory: Path, limit_bytes: int, *, is_own: bool = False) -> None:
         self._directory = directory
         self._limit_bytes = limit_bytes
+        self.is_own = is_own
         self.note = ""
 
     @classmethod
     def of(cls, settings: Settings) -> SharedCache | None:
-        """Return the shared cache; None if results are not shared."""
+        """Return the team's store; None if results are not shared."""
         if settings.shared_directory is None:
             return None
         return cls(settings.shared_directory, settings.shared_bytes)
 
     @classmethod
-    def of_commands(cls, settings: Settings) -> SharedCache | None:
-        """Return where commands keep results: the team's cache, else this user's own; None if there is
-        neither."""
+    def of_user(cls, settings: Settings) -> SharedCache | None:
+        """Return the team's store, else this user's own; None if there is neither."""
         shared = cls.of(settings)
         if shared is not None or settings.cache_directory is None:
             return shared
@@ -75,7 +78,7 @@ class SharedCache:
             trusted = not why_not_private(settings.cache_directory) and not why_not_private(directory)
         except OSError:  # no home directory, or nothing can be written there
             return None
-        return cls(directory, _KEPT_BYTES) if trusted else None
+        return cls(directory, _KEPT_BYTES, is_own=True) if trusted else None
 
     def keys(self) -> set[str]:
         try:
