@@ -206,11 +206,12 @@ failures: $(TORCH_FOLDER)
 truth: $(TORCH_FOLDER)
 	$(WITH_TORCH) $(BIN)/python -m tests.truth build/truth
 
-# Each target for a while: make fuzz FUZZ_S=600. Failures are in build/fuzz. With SANITIZE=1 (Linux, gcc), the compiled
-# modules check each access to memory, and no coverage leads the fuzzer.
+# Each target for a while: make fuzz FUZZ_S=600 FUZZ_TARGETS=clocks. Failures are in build/fuzz. With SANITIZE=1
+# (Linux, gcc), the compiled modules check each access to memory, and no coverage leads the fuzzer.
 
 FUZZ_S ?= 60
-FUZZ_TARGETS := read scan find trace pickled tables snapshot timeline digest compile_log request
+FUZZ_TARGETS := read scan find trace pickled tables snapshot timeline digest compile_log request snapshots \
+	rocprof nsys pftrace clocks clock_states compile_logs
 SANITIZER := -fsanitize=address,undefined
 SANITIZED := build/sanitized
 

@@ -53,6 +53,12 @@ def places_of(kept: npt.NDArray[Any], count: int) -> Int64:
     return found
 
 
+def rows_with(ordered: npt.NDArray[Any], value: int) -> tuple[int, int]:
+    """Return where the rows with a value begin and end, of a column in order. The value may be the largest
+    that the column can hold."""
+    return int(np.searchsorted(ordered, value, "left")), int(np.searchsorted(ordered, value, "right"))
+
+
 def stable_order(values: npt.NDArray[Any]) -> Int64:
     """Return np.argsort(values, kind="stable") of whole numbers: four times as fast if they are in no order
     and as close to each other as the addresses of a device."""

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Float64, Int32, Int64
+from tb_gpudiag.arrays import NONE, Float64, Int32, Int64, rows_with
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Counter
 from tb_gpudiag.trace.kept_rows import within
@@ -96,7 +96,7 @@ class CounterCollector:
         known, device_of = list(self._series), devices()
         found = []
         for each in chosen[count[chosen] > 0].tolist():
-            low, high = np.searchsorted(code, [each, each + 1])
+            low, high = rows_with(code, each)
             series = known[each]
             device = series.device if series.device != NONE else device_of.get(series.pid, NONE)
             unit = _UNIT.search(series.name)

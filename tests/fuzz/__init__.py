@@ -2,7 +2,13 @@
 
 `make fuzz` runs each target for a while, and writes what fails to build/fuzz. Run such a file again with
 `python -m tests.fuzz TARGET FILE`, and add it to corpus/TARGET with the fix: test_fuzz.py runs all of them.
-Traces are mutations of the corpus, and tiny recordings of any shape (tiny.py); the compiled modules alone get
-odd events and texts (odd_events.py), of which they read some thousand a second. `make fuzz SANITIZE=1` runs
-the compiled modules with checks of each access to memory.
+
+- `targets.py`: what takes traces, requests and digests all the way; `readers.py`: readers alone, which take
+  some hundred files a second.
+- Inputs: mutations of the corpus (`mutate.py`); tiny recordings of any shape (`tiny.py`); for the compiled
+  modules, odd events and texts (`odd_events.py`); for each other kind of file, a whole one (`whole_files.py`)
+  that is changed in a few places with odd values (`odd_values.py`) and written in its form (`writers.py`).
+- What must hold for all that is read: `sound.py`.
+
+`make fuzz SANITIZE=1` runs the compiled modules with checks of each access to memory.
 """

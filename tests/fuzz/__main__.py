@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import itertools
 import os
 import random
+import resource
 import signal
 import sys
 import time
 import traceback
+import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-from tests.fuzz.mutate import made
+from tests.fuzz.inputs import CORPUS, inputs, made
 
-CORPUS = Path(__file__).with_name("corpus")
 FOUND = Path(__file__).resolve().parents[2] / "build" / "fuzz"
-MOST_BYTES = 16_384
-MOST_SECONDS_EACH = 20  # for one input: longer is a hang
+MOST_BYTES = 1 << 20
+MOST_SECONDS_EACH = 20
+"""Of CPU time for one input: longer is a hang. A busy machine does not count."""
+MOST_MEMORY_KB = 1 << 20
+"""That one input may add to the process's largest size. Its own size is the limit where readers say so."""
 
 
 def main() -> None:
@@ -32,6 +35,7 @@ def main() -> None:
         "--blind", action="store_true", help="without coverage, so without atheris, and faster"
     )
     parser.add_argument("--seed", type=int, help="of the first input, with --blind; else the time decides")
+    parser.add_argument("--inputs", type=int, default=sys.maxsize, help="at most so many, with --blind")
     arguments = parser.parse_args()
     if arguments.files:
         from tests.fuzz.targets import TARGETS
@@ -40,7 +44,7 @@ def main() -> None:
             TARGETS[arguments.target](file.read_bytes())
     elif arguments.blind:
         first = time.time_ns() if arguments.seed is None else arguments.seed
-        sys.exit(_fuzz_blindly(arguments.target, arguments.seconds, first))
+        sys.exit(_fuzz_blindly(arguments.target, arguments.seconds, first, arguments.inputs))
     else:
         _fuzz(arguments.target, arguments.seconds)
 
@@ -75,25 +79,24 @@ def _fuzz(name: str, seconds: int) -> None:
     atheris.Fuzz()
 
 
-def _fuzz_blindly(name: str, seconds: int, first: int) -> int:
+def _fuzz_blindly(name: str, seconds: int, first: int, most: int) -> int:
     """Run the target on one input after the other, and keep those that fail. Return 1 if one did."""
     from tests.fuzz.targets import TARGETS
 
     found = FOUND / name
     found.mkdir(parents=True, exist_ok=True)
     running = open(found / "running", "w+b", buffering=0)  # noqa: SIM115  (what is left if a sanitizer ends this)
-    signal.signal(signal.SIGALRM, _hangs)
-    TARGETS[name](next(iter(_inputs(name, first))))  # what a target makes once, such as a server, takes long
+    signal.signal(signal.SIGPROF, _hangs)
+    target, made_inputs = TARGETS[name], inputs(name, first)
+    target(next(made_inputs))  # what a target makes once, such as a server, takes long
     begin, count, failures = time.monotonic(), 0, set()
-    for content in _inputs(name, first):
-        if time.monotonic() > begin + seconds:
-            break
+    while count < most and time.monotonic() < begin + seconds:
+        content = next(made_inputs)
         os.pwrite(running.fileno(), content, 0)  # a file opened anew each time takes longer than most inputs
         running.truncate(len(content))
         count += 1
         try:
-            signal.alarm(MOST_SECONDS_EACH)
-            TARGETS[name](content)
+            _run(target, content)
         except Exception as error:
             where = traceback.extract_tb(error.__traceback__)[-1]
             failure = (type(error).__name__, where.filename, where.lineno)
@@ -101,18 +104,34 @@ def _fuzz_blindly(name: str, seconds: int, first: int) -> int:
                 (found / f"failed-{zlib.crc32(content):08x}").write_bytes(content)
                 traceback.print_exc()
             failures.add(failure)
-        finally:
-            signal.alarm(0)
     running.close()
     os.unlink(running.name)
-    print(f"fuzz: {name}: {count:,} inputs from seed {first}, {len(failures)} kinds of failures")
+    took = time.monotonic() - begin
+    print(
+        f"fuzz: {name}: {count:,} inputs from seed {first} in {took:,.0f} s, "
+        f"{len(failures)} kinds of failures"
+    )
     return 1 if failures else 0
 
 
-def _inputs(name: str, first: int) -> Iterator[bytes]:
-    corpus = [path.read_bytes() for path in sorted((CORPUS / name).iterdir())]
-    for seed in itertools.count(first):
-        yield made(name, random.Random(seed).choice(corpus), seed)[:MOST_BYTES]
+def _run(target: Callable[[bytes], None], content: bytes) -> None:
+    """Run a target on one input, within limits on time and memory."""
+    before = _largest_kb()
+    signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS_EACH)
+    # Code that never returns to Python is ended with the process. Its input is left behind.
+    signal.setitimer(signal.ITIMER_VIRTUAL, 3 * MOST_SECONDS_EACH)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)  # numbers that do not fit
+            target(content)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    assert _largest_kb() < before + MOST_MEMORY_KB, "it takes more memory than any small file may"
+
+
+def _largest_kb() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def _hangs(*_: object) -> None:

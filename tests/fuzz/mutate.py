@@ -1,92 +1,70 @@
-"""Structured mutation: change a JSON document in a few places, so that it stays one and reaches deep code."""
+"""Structured mutation: change a document in a few places, so that it stays one and reaches deep code."""
 
 from __future__ import annotations
 
 import copy
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.fuzz.odd_events import odd_array, odd_text
-from tests.fuzz.tiny import tiny_recording
-
-TINY_SHARE = 0.6
-"""So many of the traces are tiny recordings: these have found more than mutations of larger ones."""
-
-MADE_SHARE = 0.9
-"""So many of the inputs of the compiled modules alone are made anew."""
+from tests.fuzz.odd_values import NUMBERS, OTHERS, TEXTS, Again, Deep, shared
 
 MOST_CHANGES = 4
-
-# Borders of integers and floats, times before and after any recording, and forms that writers have used.
-NUMBERS = (0, -1, 1, 2**31, 2**53 + 1, 2**63 - 1, -(2**63), 2**64, 10**30, 0.5, -0.0, 1e-9, 1e18, 1e308)
-TEXTS = (
-    "",
-    "0",
-    "-1",
-    "nan",
-    "stream 7",
-    "\x1b[31m",
-    "\ud83d",
-    "a" * 2_000,
-    "<b>",
-    "../../etc/passwd",
-    "7 [1, 2]",
-)
-OTHERS: tuple[Any, ...] = (None, True, [], {}, [[]], {"": {}})
 
 Slot = tuple[Any, Any]
 """A container and the key or index of one value in it."""
 
+_CONTAINERS = (dict, list)
 
-def made(target: str, content: bytes, seed: int) -> bytes:
-    """Return an input for a target: a file of its corpus, changed, or for traces a tiny recording."""
-    draw = random.Random(seed)
-    if target == "trace" and draw.random() < TINY_SHARE:
-        content = tiny_recording(draw)
-        return mutated(content, seed) if draw.random() < 0.1 else content
-    if target in _MAKERS and draw.random() < MADE_SHARE:
-        return _MAKERS[target](draw)
-    changed = mutated(content, seed)
-    return changed if changed != content else _with_other_bytes(content, draw)
-
-
-def _with_other_bytes(content: bytes, draw: random.Random) -> bytes:
-    """Change bytes of what is no JSON, or cut it off."""
-    changed = bytearray(content)
-    for _ in range(draw.randint(1, MOST_CHANGES) if content else 0):
-        changed[draw.randrange(len(changed))] = draw.randrange(256)
-    return bytes(changed[: draw.randrange(len(changed))] if content and draw.random() < 0.2 else changed)
+Change = Callable[[random.Random, list[Slot]], None]
 
 
 def mutated(content: bytes, seed: int) -> bytes:
-    """Return the document with some values changed, moved, repeated or removed; other bytes as they are."""
+    """Return the JSON with some values changed, moved, repeated or removed; other bytes as they are."""
     try:
         document = json.loads(content)
     except (ValueError, RecursionError):
         return content
-    draw = random.Random(seed)
-    for _ in range(draw.randint(1, MOST_CHANGES)):
-        slots = _slots(document)
-        if not slots:
-            break
-        draw.choice(_CHANGES)(draw, slots)
+    change(document, random.Random(seed), IN_JSON)
     return json.dumps(document).encode("utf-8", "surrogatepass")
 
 
+def change(document: Any, draw: random.Random, changes: Sequence[Change]) -> None:
+    """Make a few of these changes."""
+    slots = _slots(document)
+    for _ in range(draw.randint(1, MOST_CHANGES)):
+        if not slots:
+            break
+        chosen = draw.choice(changes)
+        chosen(draw, slots)
+        if chosen is _remove:  # after the others, each place is still there
+            slots = _slots(document)
+
+
+def damaged(content: bytes, draw: random.Random) -> bytes:
+    """Change some bytes, or cut the content off."""
+    changed = bytearray(content)
+    if content and draw.random() < 0.5:
+        return bytes(changed[: draw.randrange(len(changed))])
+    for _ in range(draw.randint(1, MOST_CHANGES) if content else 0):
+        changed[draw.randrange(len(changed))] = draw.randrange(256)
+    return bytes(changed)
+
+
 def _slots(document: Any) -> list[Slot]:
-    """Every place of a value, without recursion."""
+    """Every place of a value, without recursion; those of what is shared once."""
     found: list[Slot] = []
-    left = [document]
+    left, seen = [document] if isinstance(document, _CONTAINERS) else [], set[int]()
     while left:
         value = left.pop()
-        keys = (
-            list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
-        )
-        for key in keys:
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        for key in value if isinstance(value, dict) else range(len(value)):
             found.append((value, key))
-            left.append(value[key])
+            if isinstance(value[key], _CONTAINERS):
+                left.append(value[key])
     return found
 
 
@@ -101,7 +79,23 @@ def _shift(draw: random.Random, slots: list[Slot]) -> None:
     numbers = [(c, k) for c, k in slots if isinstance(c[k], int | float) and not isinstance(c[k], bool)]
     if numbers:
         container, key = draw.choice(numbers)
-        container[key] += draw.choice([-1, 1, -1_000, 1_000]) * draw.choice([0.001, 1, 7, 1e6])
+        by = draw.choice([-1, 1, -1_000, 1_000]) * draw.choice([0.001, 1, 7, 1e6])
+        container[key] += int(by) if isinstance(container[key], int) and draw.random() < 0.5 else by
+
+
+def _border(draw: random.Random, slots: list[Slot]) -> None:
+    """Replace a number by one at a border that fits 64 bits with a sign, as typed columns hold it."""
+    numbers = [(c, k) for c, k in slots if type(c[k]) is int]
+    if numbers:
+        container, key = draw.choice(numbers)
+        container[key] = draw.choice(_WHOLE)
+
+
+def _reword(draw: random.Random, slots: list[Slot]) -> None:
+    texts = [(c, k) for c, k in slots if isinstance(c[k], str)]
+    if texts:
+        container, key = draw.choice(texts)
+        container[key] = draw.choice(TEXTS)
 
 
 def _copy(draw: random.Random, slots: list[Slot]) -> None:
@@ -109,7 +103,20 @@ def _copy(draw: random.Random, slots: list[Slot]) -> None:
     container, key = draw.choice(slots)
     same = [(c, k) for c, k in slots if k == key and type(c) is type(container)]
     source, from_key = draw.choice(same)
-    container[key] = json.loads(json.dumps(source[from_key]))
+    container[key] = copy.deepcopy(source[from_key])
+
+
+def _share(draw: random.Random, slots: list[Slot]) -> None:
+    """Write the very same object into other places: what looks at each sees it as often."""
+    source, from_key = draw.choice([(c, k) for c, k in slots if isinstance(c[k], _CONTAINERS)] or slots)
+    lists = [c for c, _ in slots if isinstance(c, list) and c is not source[from_key]]
+    if lists and not _contains(source[from_key], chosen := draw.choice(lists)):
+        chosen.extend([source[from_key]] * draw.choice((1, 2, 200)))
+
+
+def _contains(value: Any, sought: Any) -> bool:
+    """Return whether a value is in another one: then it must not hold that."""
+    return value is sought or any(c is sought or c[k] is sought for c, k in _slots(value))
 
 
 def _remove(draw: random.Random, slots: list[Slot]) -> None:
@@ -121,17 +128,37 @@ def _repeat(draw: random.Random, slots: list[Slot]) -> None:
     lists = [(c, k) for c, k in slots if isinstance(c, list)]
     if lists:
         container, key = draw.choice(lists)
-        container.insert(draw.randint(0, len(container)), json.loads(json.dumps(container[key])))
+        container.insert(draw.randint(0, len(container)), copy.deepcopy(container[key]))
 
 
-_CHANGES: tuple[Callable[[random.Random, list[Slot]], None], ...] = (
-    _replace,
-    _shift,
-    _shift,
-    _copy,
-    _remove,
-    _repeat,
-)
+def _twice(draw: random.Random, slots: list[Slot]) -> None:
+    """Write a field twice, with another value."""
+    fields = [(c, k) for c, k in slots if isinstance(c, dict)]
+    if fields:
+        container, key = draw.choice(fields)
+        container[Again(key)] = copy.deepcopy(draw.choice((container[key], draw.choice(NUMBERS))))
 
-_MAKERS: dict[str, Callable[[random.Random], bytes]] = {"scan": odd_array, "find": odd_text}
-"""What makes the inputs of a target."""
+
+def _wrap(draw: random.Random, slots: list[Slot]) -> None:
+    """Nest a value, or write what grows when it is looked at."""
+    container, key = draw.choice(slots)
+    container[key] = draw.choice(
+        (lambda: [container[key]], lambda: {"": container[key]}, lambda: shared(draw.choice((3, 8, 40))))
+    )()
+
+
+def _deepen(draw: random.Random, slots: list[Slot]) -> None:
+    """Nest nothing, deep: seldom so deep that it costs time."""
+    container, key = draw.choice(slots)
+    container[key] = Deep(draw.choice((10, 200, 300, 1_200)) if draw.random() < 0.97 else 100_000)
+
+
+IN_JSON: tuple[Change, ...] = (_replace, _shift, _shift, _copy, _remove, _repeat)
+"""Changes after which Python's own writers can write the document, as numbers of any size."""
+
+_WHOLE = tuple(number for number in NUMBERS if isinstance(number, int) and -(2**63) <= number < 2**63)
+
+TYPED: tuple[Change, ...] = (*(_border,) * 4, _reword, _shift, _copy, _remove, _repeat, _share)
+"""Changes after which values have mostly the types that they had: a reader of typed columns reads on."""
+
+EVERY: tuple[Change, ...] = (*IN_JSON, *TYPED, _replace, _twice, _wrap, _deepen)

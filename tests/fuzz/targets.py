@@ -54,6 +54,7 @@ from tb_gpudiag.trace.read import read_trace
 from tests.builder import TraceBuilder
 from tests.builder.compile_log import NAME as COMPILE_LOG
 from tests.facts.invariants import assert_invariants
+from tests.fuzz.readers import READERS
 from tests.plugin.server import Server
 from tests.report.laws import assert_report_laws
 from tests.report.views.formats import to_html, to_markdown, to_text
@@ -193,6 +194,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "digest": digest,
     "compile_log": compile_log,
     "request": request,
+    **READERS,
 }
 
 

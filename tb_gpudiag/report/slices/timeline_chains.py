@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tb_gpudiag.arrays import NONE, Int64
+from tb_gpudiag.arrays import NONE, Int64, rows_with
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.facts.core.causes import Cause, Trigger
 from tb_gpudiag.facts.core.host import Host
@@ -156,7 +156,7 @@ def gap_chain(prepared: Prepared, device: int, gap: int) -> pb.GapChain:
     row = place["first_gap"] + gap
     rows = _Rows(prepared)
     start_ns, end_ns = int(prepared["gap_start_ns"][row]), int(prepared["gap_end_ns"][row])
-    low, high = np.searchsorted(prepared["cut_gap"], [row, row + 1])
+    low, high = rows_with(prepared["cut_gap"], row)
     cause = np.array(prepared["cut_cause"][low:high])
     length = np.array(prepared["cut_end_ns"][low:high]) - prepared["cut_start_ns"][low:high]
     by_cause = np.bincount(cause, length, len(Cause))

@@ -34,6 +34,8 @@ MOST_COMPILATIONS: Final = 20_000
 
 # Longer numbers are addresses of threads, which torch before 2.5 wrote in place of the process.
 _LARGEST_PID: Final = 1 << 22
+# Of a file. Other texts give a line at most nine digits, too.
+_MOST_LINES: Final = 10**9
 UNKNOWN_PID: Final = 0
 
 _HEAD: Final = re.compile(
@@ -236,7 +238,7 @@ def _compilation(id: str, found: dict[str, Any], reading: _Reading) -> LoggedCom
         id,
         text("co_name"),
         text("co_filename"),
-        max(0, int(found.get("co_firstlineno") or 0)),
+        _line(found.get("co_firstlineno")),
         _ns(found.get("start_time_us"), 1_000) or _ns(found.get("start_time"), 1_000_000_000),
         _ns(found.get("duration_us"), 1_000) or _ns(found.get("entire_frame_compile_time_s"), 1_000_000_000),
         guards,
@@ -245,6 +247,11 @@ def _compilation(id: str, found: dict[str, Any], reading: _Reading) -> LoggedCom
         no_graph(str(found.get("cudagraph_skip_reason") or "")),
         cut(failed.split("\n", 1)[0]),
     )
+
+
+def _line(value: Any) -> int:
+    """Return the number of a line; 0 for what is none."""
+    return value if isinstance(value, int) and 0 < value < _MOST_LINES else 0
 
 
 def _ns(value: Any, unit: int) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tb_gpudiag.arrays import Bool, Int64
+from tb_gpudiag.arrays import Bool, Int64, rows_with
 from tb_gpudiag.trace.made_parts import host_part, texts_of
 from tb_gpudiag.trace.nsys.nsys_database import MISSING, Database
 from tb_gpudiag.trace.nsys.nsys_names import Processes, named
@@ -55,7 +55,7 @@ class Covered:
         own, first, last = self._sorted()
         inside = np.zeros(len(thread), np.bool_)
         for each in np.unique(thread):
-            left, right = np.searchsorted(own, [each, each + 1])
+            left, right = rows_with(own, each)
             if left == right:
                 continue
             asked = np.flatnonzero(thread == each)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tb_gpudiag.arrays import NONE, Float32, Int32, Int64
+from tb_gpudiag.arrays import NONE, Float32, Int32, Int64, rows_with
 from tb_gpudiag.trace.counters import CounterSamples, CounterSeries
 from tb_gpudiag.trace.made_parts import counter_part, gpu_threads, memory_part, part, small, texts_of
 from tb_gpudiag.trace.nsys.nsys_database import MISSING, Database, Rows
@@ -167,7 +167,7 @@ class _Records:
         """Return the correlation and the stream of the record that each wait is for; NONE if not known."""
         found = np.full(len(waits), NONE, np.int64)
         for event in np.unique(waits.numbers[self._key]).tolist():
-            left, right = np.searchsorted(self._event, [event, event + 1])
+            left, right = rows_with(self._event, event)
             if event == MISSING or left == right:
                 continue
             own = np.flatnonzero(waits.numbers[self._key] == event)

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from tb_gpudiag.arrays import NONE, Int64
+from tb_gpudiag.arrays import NONE, Int64, rows_with
 from tb_gpudiag.trace.nsys.nsys_database import MISSING, Database
 
 # `py::Trainer.step:/home/me/train.py`
@@ -57,7 +57,7 @@ class PythonStacks:
         code = np.full(len(thread), NONE, np.int64)
         threads, times, stack = self._samples
         for each in np.unique(thread) if len(times) else ():
-            left, right = np.searchsorted(threads, [each, each + 1])
+            left, right = rows_with(threads, each)
             own = np.flatnonzero(thread == each)
             at = left + np.searchsorted(times[left:right], start[own])
             inside = at < right

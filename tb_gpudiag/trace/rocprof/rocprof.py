@@ -86,7 +86,7 @@ class _Process:
     def __init__(self, document: pa.StructArray) -> None:
         self._document = document
         self._steps = StepRanges("ROCTx")
-        self._pid = max(0, int(numbers(document, "metadata", "pid")[0]))
+        self._pid = int(_identifiers(numbers(document, "metadata", "pid"))[0])
         agents = listed(document, "agents")
         self._gpus = agents.filter(pa.array(numbers(agents, "type") == _GPU))
         self._operations = listed(document, "strings", "buffer_records").to_pylist()
@@ -233,7 +233,7 @@ class _Process:
         yield from self._steps.parts()
 
     def _host(self, records: pa.StructArray) -> dict[str, Int64]:
-        thread = np.maximum(numbers(records, "thread_id"), 0)
+        thread = _identifiers(numbers(records, "thread_id"))
         return {**_times(records), "globalTid": (self._pid << ID_BITS) | thread}
 
     def _named(self, records: pa.StructArray, shown: Callable[[str], str]) -> pa.DictionaryArray:
@@ -246,6 +246,11 @@ class _Process:
         names = (known and known["operations"]) or []
         found = names[number] if 0 <= number < len(names) else None
         return (found or f"operation {number}")[:LONGEST_NAME]
+
+
+def _identifiers(values: Int64) -> Int64:
+    """Return ids of processes or threads; 0 for those that no system gives."""
+    return np.where((values >= 0) & (values < 1 << ID_BITS), values, 0)
 
 
 def _times(records: pa.StructArray) -> dict[str, Int64]:

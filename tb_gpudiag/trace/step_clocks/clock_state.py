@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from tb_gpudiag.errors import TraceError
 from tb_gpudiag.frozen import dataclass
@@ -34,6 +33,8 @@ EVENT_FILE: Final = ".tfevents."
 
 _MOST_FILE_BYTES: Final = 1 << 16
 _MOST_RANKS: Final = 4_096
+_LARGEST: Final = 1 << 53
+"""Of steps and counts, and of times in ms: no training reaches it."""
 
 
 def clock_of(path: str) -> str:
@@ -110,7 +111,7 @@ def read_state(clock: str, folder: str, run: str) -> ClockState:
     order = read_fields(os.path.join(clock, ORDER), folder) or {}
     return ClockState(
         run,
-        str(order.get("why", "")),
+        why if isinstance(why := order.get("why"), str) else "",
         _time_s(order.get("time_s")),
         [found for name in names.values() if (found := _now(os.path.join(clock, name), folder))],
         {rank: _recordings(os.path.join(clock, name), folder) for rank, name in names.items()},
@@ -148,14 +149,24 @@ def _recordings(place: str, folder: str) -> list[ClockRecording]:
     found = (read_fields(os.path.join(place, MADE), folder) or {}).get("recordings")
     made = []
     for fields in found[-MOST_RECORDINGS:] if isinstance(found, list) else ():
-        with contextlib.suppress(KeyError, TypeError, ValueError):
-            step, time_s = int(fields["step"]), _time_s(fields["time_s"])
-            made.append(ClockRecording(str(fields["file"]), str(fields["why"]), step, time_s))
+        with contextlib.suppress(KeyError, TypeError):
+            file, why, step = fields["file"], fields["why"], fields["step"]
+            if isinstance(file, str) and isinstance(why, str) and _is_count(step):
+                made.append(ClockRecording(file, why, step, _time_s(fields["time_s"])))
     return made
 
 
 def _time_s(value: object) -> float:
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0
+    return float(value) if _is_time(value) and value > 0 else 0.0
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value < _LARGEST
+
+
+def _is_time(value: object) -> TypeGuard[float]:
+    """Return whether it is a time that may be: neither NaN nor Infinity, which JSON of Python may have."""
+    return isinstance(value, int | float) and type(value) is not bool and -_LARGEST < value < _LARGEST
 
 
 def _is_plain(found: RankSteps) -> bool:
@@ -163,8 +174,8 @@ def _is_plain(found: RankSteps) -> bool:
     counts = found.rank, found.step, found.blocks, found.drifts, found.since
     times = found.step_ms, found.core_ms, *found.phases_ms, *found.longer_ms
     return (
-        all(type(number) is int for number in counts)
-        and all(type(time) in (int, float) and math.isfinite(time) for time in times)
+        all(map(_is_count, counts))
+        and all(map(_is_time, times))
         and len(found.phases_ms) == len(PHASES)
         and len(found.longer_ms) in (0, len(PHASES) + 2)
     )

@@ -25,7 +25,7 @@ from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.trace.trace_parts import TracePart
 from tests.builder import Generation, TraceBuilder
 from tests.conftest import SHARED_TRACES
-from tests.fuzz.__main__ import CORPUS
+from tests.fuzz.inputs import CORPUS
 from tests.fuzz.odd_events import ARGUMENT_KEYS, CATEGORIES, EVENT_KEYS, event_with
 from tests.simulator.diagnosed import simulated
 from tests.some_values import EACH_GENERATION

@@ -1,0 +1,50 @@
+"""Files of each kind as attackers and broken writers leave them: whole ones, changed in a few places."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
+
+from tests.fuzz import whole_files, writers
+from tests.fuzz.mutate import EVERY, TYPED, change, damaged
+
+DAMAGED_SHARE: Final = 0.15
+"""So many are changed byte by byte as well, or cut off."""
+
+_KINDS: Final[dict[str, tuple[tuple[Callable[[], Any], ...], tuple[writers.Writer, ...]]]] = {
+    "dumps": ((whole_files.dump,), (writers.as_pickle, writers.as_json)),
+    "snapshots": ((whole_files.snapshot, whole_files.segments), (writers.as_pickle,)),
+    "rocprof": ((whole_files.rocprof, whole_files.rocprof_of_kernels), (writers.as_json,)),
+    "nsys": ((whole_files.export, whole_files.export_of_kernels), (writers.as_database,)),
+    "pftrace": ((whole_files.packets,), (writers.as_wire,)),
+    "clocks": ((whole_files.clock_lines,), (writers.as_events,)),
+    "clock_states": ((whole_files.clock_now, whole_files.clock_recordings), (writers.as_json,)),
+    "compile_logs": ((whole_files.compile_log,), (writers.as_log,)),
+}
+"""What a whole file says, and the forms that it is written in."""
+
+KINDS: Final = tuple(_KINDS)
+
+
+def odd_file(kind: str, draw: random.Random) -> bytes:
+    """Return a file of a kind, changed."""
+    document = pickle.loads(draw.choice(_documents(kind)))
+    change(document, draw, TYPED if draw.random() < 0.5 else EVERY)
+    written = draw.choice(_KINDS[kind][1])(document, draw)
+    return damaged(written, draw) if draw.random() < DAMAGED_SHARE else written
+
+
+@cache
+def whole_file(kind: str) -> bytes:
+    """Return a file of a kind that has nothing odd."""
+    documents, forms = _KINDS[kind]
+    return forms[0](documents[0](), random.Random(0))
+
+
+@cache
+def _documents(kind: str) -> tuple[bytes, ...]:
+    """Copies are made from a pickle: that is ten times as fast as to build or to copy them."""
+    return tuple(pickle.dumps(document()) for document in _KINDS[kind][0])

@@ -1,0 +1,235 @@
+"""Write a document, whatever is in it, in the form of a file: JSON, pickle, Protocol Buffers, TensorBoard's
+event files and SQLite.
+
+Each writes what the form can hold of any value: no number is too large, no text too odd, nothing too deep.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import random
+import re
+import sqlite3
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from tests.fuzz.odd_values import Again, Deep, Single
+from tests.fuzz.scratch import scratch
+
+_DEEP: Final = re.compile(r'"deep-(\d+)"')
+_MOST_VALUES: Final = 3_000
+"""A form without references writes what is shared as often as it is met, up to so many values."""
+
+
+def as_json(document: Any, draw: random.Random) -> bytes:
+    """Return JSON as Python writes it: with `Infinity` and `NaN`, and with fields that are there twice."""
+    text = json.dumps(_unshared(document), ensure_ascii=draw.random() < 0.5)
+    opens, nothing, closes = draw.choice((("[", "", "]"), ('{"a":', "0", "}")))
+    text = _DEEP.sub(lambda m: opens * int(m[1]) + nothing + closes * int(m[1]), text)
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _unshared(document: Any) -> Any:
+    """Return a document in which no two values are the same object."""
+    left = _MOST_VALUES
+
+    def of(value: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if isinstance(value, dict):
+            return {key: of(each) for key, each in value.items() if left > 0}
+        return [of(each) for each in value if left > 0] if isinstance(value, list) else value
+
+    return of(document)
+
+
+_SHORT_TUPLES: Final = {1: b"\x85", 2: b"\x86", 3: b"\x87"}
+_TUPLES_SHARE: Final = 0.1
+
+
+class _Pickle:
+    """Writes a pickle as torch's own writer does: objects that are the same are written once."""
+
+    def __init__(self, draw: random.Random) -> None:
+        self._as_tuples = draw.random() < _TUPLES_SHARE
+        self._draw = draw
+        self._memo: dict[Any, int] = {}
+        self._parts: list[bytes] = [b"\x80\x02"]
+
+    def write(self, document: Any) -> bytes:
+        self._value(document)
+        return b"".join([*self._parts, b"."])
+
+    def _value(self, value: Any) -> None:
+        key = value if type(value) is str else id(value)
+        if key in self._memo:
+            self._parts.append(b"j" + struct.pack("<I", self._memo[key]))
+            return
+        if isinstance(value, Deep):
+            self._parts.append(b"]" * value.depth + b"a" * (value.depth - 1))
+        elif isinstance(value, str):
+            text = value.encode("utf-8", "surrogatepass")
+            self._parts.append(b"X" + struct.pack("<I", len(text)) + text)
+        elif isinstance(value, dict):
+            self._parts.append(b"}(")
+            for name, each in value.items():
+                self._value(str(name) if isinstance(name, Again) else name)
+                self._value(each)
+            self._parts.append(b"u")
+        elif isinstance(value, list | tuple):
+            self._elements(value, isinstance(value, tuple) or (self._as_tuples and self._draw.random() < 0.3))
+        else:
+            self._parts.append(_scalar(value))
+            return
+        self._memo[key] = len(self._memo)
+        self._parts.append(b"r" + struct.pack("<I", self._memo[key]))
+
+    def _elements(self, values: Sequence[Any], as_tuple: bool) -> None:
+        short = _SHORT_TUPLES.get(len(values), b"") if as_tuple else b""
+        self._parts.append(b"" if short else b"(" if as_tuple else b"](")
+        for each in values:
+            self._value(each)
+        self._parts.append(short or (b"t" if as_tuple else b"e"))
+
+
+def _scalar(value: Any) -> bytes:
+    if value is None or isinstance(value, bool):
+        return b"N" if value is None else b"\x88" if value else b"\x89"
+    if isinstance(value, float):
+        return b"G" + struct.pack(">d", value)
+    if 0 <= value < 256:
+        return b"K" + bytes([value])
+    if -(2**31) <= value < 2**31:
+        return b"J" + struct.pack("<i", value)
+    content = value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
+    return b"\x8a" + bytes([len(content)]) + content
+
+
+def as_pickle(document: Any, draw: random.Random) -> bytes:
+    """Return a pickle of plain data. In some files, lists are tuples."""
+    return _Pickle(draw).write(document)
+
+
+def as_wire(document: Any, draw: random.Random) -> bytes:
+    """Return a message of Protocol Buffers. document: [number, value] of each field, in order.
+
+    A list is a message, a whole number a varint, a float a double. Other values are texts.
+    """
+    return _message(_unshared(document), draw)
+
+
+def _message(fields: Any, draw: random.Random) -> bytes:
+    return b"".join(_field(entry, draw) for entry in fields) if isinstance(fields, list) else b""
+
+
+def _field(entry: Any, draw: random.Random) -> bytes:
+    """Write one field; what is no pair of a number and a value is written as bytes that mean nothing."""
+    if not (isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], int)):
+        return _varint(draw.randrange(2**16))
+    number, value = entry[0] % 2**29, entry[1]
+    if isinstance(value, Single):
+        return _varint(number << 3 | 5) + struct.pack("<f", value)
+    if isinstance(value, float):
+        return _varint(number << 3 | 1) + struct.pack("<d", value)
+    if isinstance(value, int):
+        return _varint(number << 3) + _varint(value)
+    if isinstance(value, Deep):
+        inside = _nested(number, value.depth)
+    elif isinstance(value, list):
+        inside = _message(value, draw)
+    else:
+        inside = str(value).encode("utf-8", "surrogatepass")
+    return _varint(number << 3 | 2) + _varint(len(inside)) + inside
+
+
+def _nested(number: int, depth: int) -> bytes:
+    """Return a message in a message, and so on, without writing an inner one again for each outer one."""
+    heads, size = list[bytes](), 0
+    for _ in range(depth):
+        heads.append(_varint(number << 3 | 2) + _varint(size))
+        size += len(heads[-1])
+    return b"".join(reversed(heads))
+
+
+def _varint(value: int) -> bytes:
+    """Write a number in 64 bits; a larger one with more bytes than there may be."""
+    value = value % 2**64 if value < 2**64 else value
+    written = bytearray()
+    while value > 127:
+        written.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*written, value])
+
+
+def as_events(document: Any, draw: random.Random) -> bytes:
+    """Return an event file. document: a message of each record."""
+    records = _unshared(document) if isinstance(document, list) else []
+    return b"".join(_record(_message(message, draw), draw) for message in records)
+
+
+def _record(content: bytes, draw: random.Random) -> bytes:
+    size = len(content) if draw.random() < 0.98 else draw.choice((0, 1, 4_097, 2**31, 2**63, 2**64 - 1))
+    return struct.pack("<QI", size, 0) + content + bytes(4)
+
+
+def as_database(document: Any, draw: random.Random) -> bytes:
+    """Return an SQLite file. document: the rows of each table, by name."""
+    document = _unshared(document)
+    path = scratch() / "written.sqlite"
+    path.unlink(missing_ok=True)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for pragma in ("page_size = 512", "journal_mode = OFF", "synchronous = OFF"):
+            connection.execute(f"PRAGMA {pragma}")
+        connection.execute("BEGIN")
+        for table, rows in document.items() if isinstance(document, dict) else ():
+            with contextlib.suppress(sqlite3.Error):  # a table or column that SQLite does not allow
+                _write_table(connection, str(table), rows if isinstance(rows, list) else [rows])
+        connection.execute("COMMIT")
+    return path.read_bytes()
+
+
+def _write_table(connection: sqlite3.Connection, table: str, rows: list[Any]) -> None:
+    kept = [row for row in rows if isinstance(row, dict)]
+    names = list(dict.fromkeys(str(name) for row in kept for name in row)) or ["id"]
+    quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
+    connection.execute(f"CREATE TABLE {table} ({quoted})")  # without types: any value is kept as it is
+    marks = ", ".join("?" * len(names))
+    for row in kept:
+        connection.execute(f"INSERT INTO {table} VALUES ({marks})", [_cell(row.get(name)) for name in names])
+
+
+def _cell(value: Any) -> Any:
+    """Return what SQLite can hold: whole numbers of 64 bits, floats, texts, bytes and nothing."""
+    if isinstance(value, str):
+        return value if value.isprintable() else value.encode("utf-8", "surrogatepass")
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return float(value)
+    return repr(value)[:100] if isinstance(value, list | dict) else value
+
+
+def as_log(document: Any, draw: random.Random) -> bytes:
+    """Return a log of torch.compile. document: kind, id, what it says and its payload, of each entry."""
+    lines = []
+    for entry in _unshared(document) if isinstance(document, list) else ():
+        whole = isinstance(entry, list) and len(entry) == 4
+        kind, id, said, payload = entry if whole else ("", "", entry, None)
+        function, _, before = str(id).partition("/")
+        fields = {str(kind): said, "frame_id": _whole(function), "frame_compile_id": _whole(before)}
+        is_text = not isinstance(payload, list | dict)
+        text = str(payload).encode("utf-8", "replace") if is_text else as_json(payload, draw)
+        if payload is not None:
+            known = draw.random() < 0.95
+            fields["has_payload"] = hashlib.md5(text, usedforsecurity=False).hexdigest() if known else payload
+        lines.append(b"V1126 10:02:47.287000 4242 torch/_dynamo/utils.py:2350] " + as_json(fields, draw))
+        lines += [b"\t" + line for line in text.split(b"\n")] if payload is not None else []
+    return b"\n".join([*lines, b""])
+
+
+def _whole(text: str) -> Any:
+    return int(text) if text.isascii() and text.isdecimal() else text
+
+
+Writer = Callable[[Any, random.Random], bytes]
