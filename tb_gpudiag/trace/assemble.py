@@ -14,6 +14,7 @@ from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
 from tb_gpudiag.trace.counters import CounterCollector, devices_by_pid
 from tb_gpudiag.trace.credentials.credentials import CredentialFilter
 from tb_gpudiag.trace.events import Counter, Events, MemoryEvents, Message, Metadata, Status, Thread, Trace
+from tb_gpudiag.trace.gpu_clock import on_host_clock
 from tb_gpudiag.trace.kept_rows import MOST_DEVICES, of_read_devices, reach, within
 from tb_gpudiag.trace.trace_parts import FIGURES, MESSAGE_SEPARATOR, NUMBERS, TEXTS, TracePart
 from tb_gpudiag.vocabulary.recorded import GPU_WORK_CATEGORIES, HOST_CATEGORIES, MemoryAction
@@ -68,6 +69,7 @@ class Assembly:
     ) -> Trace:
         """Return the trace; the assembly is empty afterwards. notes: what its reader has to say."""
         events, memory, counters, start_ns = self._joined_parts()
+        events, offsets_ns = on_host_clock(events)
         return Trace(
             events=events,
             memory=memory,
@@ -80,6 +82,7 @@ class Assembly:
             credentials=searched.found,
             unsearched_bytes=searched.skipped_bytes,
             counters=counters,
+            clock_offsets_ns=offsets_ns,
         )
 
     def _joined_parts(self) -> tuple[Events, MemoryEvents, list[Counter], int]:

@@ -256,9 +256,20 @@ class Trace:
     counters: list[Counter] = field(default_factory=list)  # most samples first; bounded
     compile_log: CompileLog | None = None  # what torch.compile logged in the same process
     captures: list[CaptureTrace] = field(default_factory=list)  # of the graphs that it replays
+    # Device -> what was added to its times, because its clock was wrong. See gpu_clock.py.
+    clock_offsets_ns: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def origin_ns(self) -> int:
         """Unix time of the earliest event; 0 if it is not within 146 years of 1970, as no clock's is."""
         found = self.metadata.base_time_ns + self.start_ns
         return found if abs(found) < 2**62 else 0
+
+    @property
+    def clock_notes(self) -> list[str]:
+        """A sentence about each clock that was wrong."""
+        return [
+            f"The clock of GPU {device} was {abs(ns) / 1e3:.1f} µs {'early' if ns > 0 else 'late'}: "
+            "its times are corrected."
+            for device, ns in self.clock_offsets_ns.items()
+        ]

@@ -10,9 +10,10 @@ from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, mask_of
 from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.frozen import dataclass
+from tb_gpudiag.trace.correlation import launches, with_id
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.api_calls import GRAPH_LAUNCH
-from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, GPU_WORK_CATEGORIES, Category
+from tb_gpudiag.vocabulary.recorded import GPU_WORK_CATEGORIES, Category
 
 # Queued work starts this soon after the work before it or after its launch returned, unless it waits for
 # something: on most systems in public traces back-to-back kernels follow in 1-3 us, dependent ones across
@@ -139,19 +140,9 @@ def stream_keys(events: Events, some: Int64) -> Int64:
 
 
 def join_launches(events: Events) -> Work:
-    """Join launches to the GPU work that they started, by correlation. A call that begins after the work
-    began is not its launch.
-
-    Some of ROCm's recorders write the correlation as external id, and no correlation.
-    """
+    """Join launches to the GPU work that they started."""
     work = events.where(*GPU_WORK_CATEGORIES)
-    calls = events.where(*CALL_CATEGORIES)
-    correlation, external = events.correlation, events.external_id
-    launch = _joined(events, work, correlation[work], calls, correlation[calls])
-    bare = np.flatnonzero((launch == NONE) & (correlation[work] <= 0) & (external[work] > 0))
-    if len(bare):
-        calls = calls[correlation[calls] <= 0]
-        launch[bare] = _joined(events, work[bare], external[work[bare]], calls, external[calls])
+    launch = launches(events, work)
     linked = launch != NONE
     start = np.where(linked, events.start_ns[launch], NONE)
     end = np.where(linked, events.end_ns[launch], NONE)
@@ -169,39 +160,14 @@ def join_launches(events: Events) -> Work:
     )
 
 
-def _joined(
-    events: Events, work: Int64, wanted: Int64, hosts: Int64, keys: Int64, *, in_order: bool = True
-) -> Int64:
-    """Return the host event with the same key, or NONE, shape of work. in_order: that begins before the work.
-
-    wanted, keys: of the work and of the host events; keys up to 0 join nothing.
-    """
-    found = np.full(len(work), NONE, np.int64)
-    hosts, keys = hosts[keys > 0], keys[keys > 0]
-    order = np.argsort(keys, kind="stable")
-    hosts, keys = hosts[order], keys[order]
-    if len(hosts):
-        at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        fits = keys[at] == wanted
-        if in_order:
-            fits &= events.start_ns[hosts[at]] <= events.start_ns[work]
-        found[fits] = hosts[at[fits]]
-    return found
-
-
 def _origins(events: Events, work: Int64, launch: Int64) -> Int64:
-    """Return the launch of each work, or the operator with its external id, or NONE.
-
-    Clocks of host and GPU may differ, so a call with the same correlation counts even if it begins later.
-    """
-    calls = events.where(*CALL_CATEGORIES)
-    wanted, keys = events.correlation[work], events.correlation[calls]
-    late = _joined(events, work, wanted, calls, keys, in_order=False)
-    origin = np.where(launch == NONE, late, launch)
-    lone = (origin == NONE) & (events.external_id[work] > 0)
+    """Return the launch of each work, or the operator with its external id, or NONE."""
+    origin = launch.copy()
+    lone = (launch == NONE) & (events.external_id[work] > 0)
     if lone.any():
         hosts = events.where(Category.CPU_OP)
-        named = _joined(events, work, events.external_id[work], hosts, events.external_id[hosts])
+        named = with_id(events.external_id[work], hosts, events.external_id[hosts])
+        named[events.start_ns[named] > events.start_ns[work]] = NONE
         if _names_operators(events, work, launch, named, lone):
             origin[lone] = named[lone]
     return origin

@@ -43,12 +43,10 @@ def test_without_steps_the_window_is_the_whole_recording() -> None:
     assert facts.window.duration_ns == 100 * US
 
 
-def test_a_call_that_begins_after_the_work_is_not_its_launch() -> None:
+def test_an_id_decides_whatever_the_clocks_say() -> None:
     trace = TraceBuilder()
-    trace.thread().launch("early", at=500, us=10, runs_at=100, runs_us=50)
-    work = facts_of(trace).work
-    assert work.launch.tolist() == [NONE]
-    assert not work.empty_queue.any()
+    trace.thread().launch("early", at=50_000, us=10, runs_at=100, runs_us=50)
+    assert facts_of(trace).work.linked.all()
 
 
 def _gpu_work(number: int, args: dict[str, int]) -> dict[str, Any]:
