@@ -10,6 +10,7 @@ from typing import Any
 
 from tb_gpudiag.training import other_profilers
 from tb_gpudiag.training.on_demand import OnDemand
+from tb_gpudiag.training.unseen import unseen
 
 logger = logging.getLogger("tb_gpudiag.training")
 
@@ -48,13 +49,15 @@ class ClockRecorder:
         self._step = number
         try:
             if self._profiler is not None:
-                return self._go_on()
+                with unseen():
+                    return self._go_on()
             for why, ranks in orders:
                 self._schedule.arm(why)
                 self._ranks = ranks
             # One that was entered before the clock was made has stepped in the clock's second step.
             if self._schedule.is_armed() and number > 1:
-                self._start()
+                with unseen():
+                    self._start()
             return None
         except Exception:
             self._let_go()
@@ -64,7 +67,8 @@ class ClockRecorder:
         """Write a recording that is under way."""
         with contextlib.suppress(Exception):
             if self._profiler is not None and self._has_session():
-                self._profiler.stop()
+                with unseen():
+                    self._profiler.stop()
         self._let_go()
         other_profilers.unwatch(self._give_way)
 
@@ -114,7 +118,7 @@ class ClockRecorder:
             return
         ours.on_trace_ready = None
         if self._has_session():
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception), unseen():
                 ours.stop()
         self._drop("the program's own profiler began")
 

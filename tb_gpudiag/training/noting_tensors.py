@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 from tb_gpudiag.training.malloc import malloc_bytes
 from tb_gpudiag.training.tensor_holders import holders, limited_containers
 from tb_gpudiag.training.tensor_kinds import graph_nodes, needing_gradients, node_kinds
+from tb_gpudiag.training.unseen import unseen
 from tb_gpudiag.vocabulary.noted import NODES_PER_STEP
 
 KEY: Final = "gpudiag_tensors"
@@ -82,7 +83,8 @@ class NotingTensors:
         """Return what torch.profiler is to do in the next step."""
         action = self._schedule(step)
         try:
-            self._note(action.name, step)
+            with unseen():
+                self._note(action.name, step)
         except Exception as error:  # the job must go on
             self._before = None
             logger.warning("gpudiag: the recording does not say which tensors Python holds: %s", error)

@@ -6,6 +6,7 @@ from typing import Any
 
 from tb_gpudiag.training.diagnosis_handler import DiagnosisHandler
 from tb_gpudiag.training.noting_tensors import NotingTensors
+from tb_gpudiag.training.unseen import unseen
 
 
 class ProfiledSteps:
@@ -29,15 +30,18 @@ class ProfiledSteps:
             schedule = NotingTensors(schedule)
         options = {**self._options, "schedule": schedule}
         self._profiler = profile(on_trace_ready=self._handler, **options)
-        self._profiler.start()
+        with unseen():
+            self._profiler.start()
 
     def step(self) -> None:
         if self._profiler is not None:
-            self._profiler.step()
+            with unseen():
+                self._profiler.step()
 
     def stop(self) -> None:
         """End the training, and wait for the last diagnosis."""
         profiler, self._profiler = self._profiler, None
         if profiler is not None:
-            profiler.stop()
+            with unseen():
+                profiler.stop()
             self._handler.close()

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from tb_gpudiag.service.processes.process_setup import worker_environment
 from tb_gpudiag.training import clock_sender
 from tb_gpudiag.training.model_outputs import first_with_gradient
 from tb_gpudiag.training.phase_sampling import PhaseSampling
+from tb_gpudiag.training.step_clock import StepClock
 from tb_gpudiag.vocabulary.clock_phases import (
     PHASES,
 )
@@ -37,6 +39,7 @@ class Time:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_ns = 0
+        self.clocks: list[StepClock] = []
         monkeypatch.setattr(time, "perf_counter_ns", lambda: self.now_ns)
 
     def passes(self, ms: float) -> None:
@@ -44,9 +47,12 @@ class Time:
 
 
 @pytest.fixture
-def now(monkeypatch: pytest.MonkeyPatch, torch: Any) -> Time:
+def now(monkeypatch: pytest.MonkeyPatch, torch: Any) -> Iterator[Time]:
     monkeypatch.setattr(clock_sender.ClockSender, "start", lambda _: None)
-    return Time(monkeypatch)
+    time = Time(monkeypatch)
+    yield time
+    for clock in time.clocks:
+        clock.close()
 
 
 class Loop:
@@ -83,6 +89,7 @@ class Loop:
         self.optimizer = Optimizer(self.model.parameters(), lr=0.1)
         with handler(folder) as made:
             self.clock = made.step_clock(self.model, self.optimizer, **options)
+        now.clocks.append(self.clock)
 
     def batches(self, count: int) -> Iterator[Any]:
         for _ in range(count):
@@ -247,6 +254,83 @@ def test_a_clock_that_fails_is_off_and_says_so(
     assert not loop.clock.is_on
     assert not loop.model._forward_hooks
     assert "the step clock stopped" in caplog.text
+
+
+def test_a_clock_may_fail_while_torch_calls_the_hooks_of_an_optimizer(
+    torch: Any, now: Time, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    loop = Loop(torch, now, tmp_path)
+    for register in (loop.optimizer.register_step_pre_hook, loop.optimizer.register_step_post_hook):
+        register(lambda *_: None)
+    for batch in loop.batches(2):
+        loop.forward_and_backward(batch)
+        loop.clock._gpu = object()  # type: ignore[assignment]
+        loop.optimizer.step()
+        assert not loop.clock.is_on
+    assert caplog.text.count("the step clock stopped") == 1
+    loop.clock.close()
+    assert (
+        len(loop.optimizer._optimizer_step_pre_hooks) == len(loop.optimizer._optimizer_step_post_hooks) == 1
+    )
+
+
+def test_no_hook_stays_where_an_optimizer_takes_none(torch: Any, now: Time, tmp_path: Path) -> None:
+    model, callbacks = torch.nn.Linear(4, 4), [*gc.callbacks]
+    with handler(tmp_path) as made:
+        assert not made.step_clock(model, object()).is_on
+    assert not model._forward_hooks
+    assert not model._forward_pre_hooks
+    assert gc.callbacks == callbacks
+
+
+def test_a_batch_is_not_kept_for_the_loop(torch: Any, now: Time, tmp_path: Path) -> None:
+    batches = iter(Loop(torch, now, tmp_path).clock([torch.rand(2)] for _ in range(2)))
+    batch = weakref.ref(next(batches)[0])
+    assert batch() is None
+
+
+def test_a_loader_is_iterated_over_when_the_loop_begins(torch: Any, now: Time, tmp_path: Path) -> None:
+    class Loader:
+        begun = 0
+
+        def __iter__(self) -> Iterator[int]:
+            self.begun += 1
+            return iter(range(2))
+
+    loader = Loader()
+    batches = iter(Loop(torch, now, tmp_path).clock(loader))
+    assert loader.begun == 1
+    assert list(batches) == [0, 1]
+
+
+def test_an_output_that_is_kept_gathers_no_hooks(torch: Any, now: Time, tmp_path: Path) -> None:
+    weight = torch.nn.Parameter(torch.rand(2))
+    kept = weight * 2
+
+    class Model(torch.nn.Module):  # type: ignore[misc]
+        def forward(self) -> Any:
+            return weight, kept
+
+    model = Model()
+    with handler(tmp_path) as made, made.step_clock(model) as clock:
+        for _ in range(5):
+            model()
+            clock.step()
+        model()
+        assert not weight._backward_hooks
+        assert len(clock._nodes) == 1
+
+
+def test_a_model_that_is_saved_whole_needs_no_gpudiag(torch: Any, now: Time, tmp_path: Path) -> None:
+    model = torch.nn.Linear(4, 4)
+    with handler(tmp_path) as made, made.step_clock(model) as clock:
+        saved = pickle.dumps(model)
+        copied = copy.deepcopy(clock)
+    assert b"gpudiag" not in saved
+    assert list(copied(range(3))) == [0, 1, 2]
+    copied.step()
+    copied.close()
+    assert not copied.is_on
 
 
 def test_a_model_that_takes_no_hooks_has_no_clock(torch: Any, tmp_path: Path) -> None:
