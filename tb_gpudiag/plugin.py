@@ -1,8 +1,8 @@
 """The TensorBoard plugin's routes. service/ does the work behind them.
 
 TensorBoard checks neither host nor origin, so any page that the user visits can send requests here. Routes
-therefore answer GET only, and take no path or URL: they look up ids among the traces that the scan of the
-log directory found, and among the rules.
+therefore answer GET only, refuse what a browser sends for a page of another site, and take no path or URL:
+they look up ids among the traces that the scan of the log directory found, and among the rules.
 """
 
 from __future__ import annotations
@@ -65,6 +65,10 @@ _NOT_BUILT = f"""export function render() {{
 
 _UNKNOWN = UsageError(
     "The log directory has no such trace.", remedy="It may have been deleted: choose another recording."
+)
+
+_OTHER_SITE = UsageError(
+    "A page of another site asks for this.", remedy="Open the Diagnosis tab, or ask with curl or a script."
 )
 
 # Parameters of routes other than slices.
@@ -207,6 +211,8 @@ def _application(route: Route) -> Any:
         if request.method != "GET":
             error = UsageError("Only GET requests are allowed.")
             return _problem(request, 405, error, headers=[("Allow", "GET")])
+        if _is_from_another_site(request):
+            return _problem(request, 403, _OTHER_SITE)
         try:
             return route(request)
         except UsageError as error:
@@ -218,6 +224,20 @@ def _application(route: Route) -> Any:
             return _problem(request, 404, _UNKNOWN)
 
     return wrappers.Request.application(answer)
+
+
+def _is_from_another_site(request: wrappers.Request) -> bool:
+    """Return whether a browser says that a page of another site asks.
+
+    The page in a frame counts, not the site that shows the frame. Behind a proxy nothing here knows the host
+    that the browser asked, so the browser compares. An old one does not: it sends an Origin with what another
+    site asks by `fetch`, and never with a GET of the tab.
+    """
+    site = request.headers.get("Sec-Fetch-Site")
+    if site is not None:
+        return site not in ("same-origin", "none")
+    origin = request.headers.get("Origin")
+    return origin is not None and origin.partition("://")[2] != request.host
 
 
 def _static_files() -> dict[str, Path]:

@@ -41,6 +41,49 @@ def test_only_get_is_answered(diagnosed: Server, method: str) -> None:
         assert answer.headers["Allow"] == "GET"
 
 
+BROWSER = {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36"}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},  # another port of this machine
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"},  # a frame in a page of that site
+        {"Origin": "https://other.example"},
+        {"Origin": "null"},
+    ],
+    ids=str,
+)
+def test_pages_of_other_sites_are_refused(diagnosed: Server, headers: dict[str, str]) -> None:
+    for route in ROUTES:
+        answer = diagnosed.get(route, headers=BROWSER | headers)
+        assert (answer.status_code, "of another site" in answer.get_data(as_text=True)) == (403, True)
+        assert "Access-Control-Allow-Origin" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"User-Agent": "curl/8.5.0"},
+        BROWSER,  # an old one, or the address is neither local nor encrypted
+        BROWSER | {"Sec-Fetch-Site": "same-origin"},
+        BROWSER | {"Sec-Fetch-Site": "none"},  # the user typed the address
+        # A frame in a notebook, behind a proxy that changed the host.
+        BROWSER
+        | {
+            "Sec-Fetch-Site": "same-origin",
+            "Host": "gpu7:6006",
+            "Referer": "https://hub.example/user/a/proxy/6006/",
+        },
+        BROWSER | {"Origin": "http://localhost"},
+    ],
+    ids=str,
+)
+def test_the_tab_and_scripts_may_ask(diagnosed: Server, headers: dict[str, str]) -> None:
+    assert diagnosed.get("status", headers=headers).status_code == 200
+
+
 HOSTILE_IDS = (
     "0" * 20,
     "../../etc/passwd",
