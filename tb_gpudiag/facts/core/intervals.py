@@ -112,6 +112,29 @@ def union(start: Int64, end: Int64) -> Intervals:
     return Intervals(start[first], reach[np.r_[first[1:], True]])
 
 
+def running_maximum(values: Int64, group: Int64) -> Int64:
+    """Return the greatest value so far within each group, shape of `values`: whole numbers from 0 that are
+    small, as indices are. Groups follow one another, numbered in that order."""
+    above = group * (int(values.max(initial=0)) + 1)
+    return np.maximum.accumulate(above + values) - above
+
+
+def lengths_of_each(start: Int64, end: Int64, group: Int64) -> Int64:
+    """Return how much the intervals of each group cover together, for the groups that cover something, in
+    their order. They may overlap, be empty and be in any order."""
+    keep = end > start
+    start, end, group = start[keep], end[keep], group[keep]
+    order = np.lexsort((start, group))
+    start, group = start[order], numbered(group[order])[1]
+    ends, place = numbered(end)
+    reach = ends[running_maximum(place[order], group)]
+    first = np.flatnonzero(np.diff(group, prepend=NONE))
+    covered_to = np.r_[start[:1], reach[:-1]]
+    covered_to[first] = start[first]
+    new = reach - np.maximum(start, covered_to)
+    return np.add.reduceat(new, first) if len(first) else new
+
+
 def merged(*parts: Intervals) -> Intervals:
     """Return the union of these."""
     return union(np.concatenate([p.start for p in parts]), np.concatenate([p.end for p in parts]))

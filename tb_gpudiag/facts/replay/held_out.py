@@ -56,7 +56,7 @@ def hold_out(work: Work, communication: Bool, calls: Calls, streams: Streams, pa
     """
     events = work.events
     start, end = work.start_ns, work.end_ns
-    previous, call, other = _previous(streams), streams.call, streams.other
+    previous, call, other = streams.previous, streams.call, streams.other
     since_previous = np.where(previous == NONE, 0, start - end[previous])
     since_other = np.where(other == NONE, 0, start - end[other])
     late = _late_in_call(events, calls, call)
@@ -116,14 +116,6 @@ def _late_in_call(events: Events, calls: Calls, call: Int64) -> Bool:
             usual[same] = np.median(duration[same])
     long = (duration > LONG_CALL * usual) & ~waits_for_its_own(calls, call)[launches]
     return long[np.searchsorted(launches, call)]
-
-
-def _previous(streams: Streams) -> Int64:
-    """Return the work before each one on its stream, or NONE, shape (g,)."""
-    previous = np.full(len(streams.call), NONE, np.int64)
-    for stream in streams.each:
-        previous[stream.work[1:]] = stream.work[:-1]
-    return previous
 
 
 def _of_other_half(value: Int64, usable: Bool, half: Int64, keys: Sequence[Int64], otherwise: Int64) -> Int64:

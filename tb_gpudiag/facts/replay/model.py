@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
-from tb_gpudiag.facts.core.intervals import distinct, numbered, places_of_each
+from tb_gpudiag.facts.core.intervals import distinct, numbered, places_of_each, running_maximum
 from tb_gpudiag.facts.core.launches import QUEUE_LIMIT, TURNAROUND_NS, Work
 from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.frozen import dataclass
@@ -56,15 +56,6 @@ class Calls:
         return self.full_queue_target.tolist(), self.full_queue_call.tolist()
 
 
-@dataclass(frozen=True, eq=False)
-class StreamWork:
-    """One stream's work in order, as indices into Streams' columns, and the calls that launched it (never
-    decreasing)."""
-
-    work: Int64
-    call: Int64
-
-
 ReplayedWork = tuple[int, int, int, bool, int, int, int, int]
 """One piece of work of Streams: its entries in the columns, in the order of these, and its index."""
 
@@ -85,22 +76,26 @@ class Streams:
     turnaround_ns: Int64
     other: Int64
     handshake_ns: Int64
-    each: list[StreamWork]
+    stream: Int64  # its number, from 0
 
     @cached_property
     def lines(self) -> list[tuple[list[int], list[ReplayedWork]]]:
-        """The calls of each stream, and its work in order."""
+        """The calls of each stream that launched its work (never decreasing), and that work, in order."""
+        order = np.argsort(self.stream, kind="stable")
+        stream = self.stream[order]
         columns = (
             *(self.call, self.duration_ns, self.latency_ns, self.from_return),
             *(self.turnaround_ns, self.other, self.handshake_ns),
         )
-        return [
-            (
-                stream.call.tolist(),
-                list(zip(*(c[stream.work].tolist() for c in columns), stream.work.tolist(), strict=True)),
-            )
-            for stream in self.each
-        ]
+        calls = running_maximum(self.call[order], stream).tolist()
+        work = list(zip(*(column[order].tolist() for column in columns), order.tolist(), strict=True))
+        borders = np.searchsorted(stream, np.arange(int(stream.max(initial=NONE)) + 2)).tolist()
+        return [(calls[low:high], work[low:high]) for low, high in pairwise(borders)]
+
+    @cached_property
+    def previous(self) -> Int64:
+        """The work before each one on its stream, or NONE."""
+        return previous_of(self.stream)
 
 
 def calls_of(work: Work, blocking: Int64, full_queue: Int64, marks: Int64) -> Calls:
@@ -200,10 +195,7 @@ def streams_of(work: Work, calls: Calls) -> Streams:
     call = _call_of(work, calls, start)
     delay = start - calls.start_ns[call] if len(work) else start
     number = numbered(work.stream_key)[1]
-    order = np.argsort(number, kind="stable")
-    same = np.r_[False, number[order][1:] == number[order][:-1]] if len(work) else np.zeros(0, np.bool_)
-    previous = np.full(len(work), NONE, np.int64)
-    previous[order[same]] = order[np.flatnonzero(same) - 1]
+    previous = previous_of(number)
     turnaround = np.where(previous == NONE, 0, start - end[previous])
     has_previous = previous != NONE
     # How long after the call a graph's later nodes start says nothing about launching.
@@ -225,12 +217,16 @@ def streams_of(work: Work, calls: Calls) -> Streams:
     latency[from_return] = since_return[from_return]
     turnaround = np.where(by_stream, turnaround, np.minimum(turnaround, usual_turnaround))
     handshake = np.where(other == NONE, 0, start - end[other]) if len(work) else start
-    each = []
-    borders = np.searchsorted(number[order], np.arange(int(number.max(initial=-1)) + 2))
-    for low, high in pairwise(borders.tolist()):
-        members = order[low:high]
-        each.append(StreamWork(members, np.maximum.accumulate(call[members])))
-    return Streams(call, end - start, latency, from_return, turnaround, other, handshake, each)
+    return Streams(call, end - start, latency, from_return, turnaround, other, handshake, number)
+
+
+def previous_of(number: Int64) -> Int64:
+    """Return the index of the number before each one that equals it, or NONE, shape of `number`."""
+    order = np.argsort(number, kind="stable")
+    same = np.flatnonzero(number[order][1:] == number[order][:-1])
+    previous = np.full(len(number), NONE, np.int64)
+    previous[order[same + 1]] = order[same]
+    return previous
 
 
 def _call_of(work: Work, calls: Calls, start: Int64) -> Int64:

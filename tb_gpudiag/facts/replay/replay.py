@@ -17,7 +17,17 @@ from functools import cached_property
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Float64, Int64
-from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, Window, clip, coverage, merged, subtract, union
+from tb_gpudiag.facts.core.intervals import (
+    EMPTY,
+    Intervals,
+    Window,
+    clip,
+    coverage,
+    lengths_of_each,
+    merged,
+    subtract,
+    union,
+)
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.replay.held_out import HeldOut, hold_out
@@ -247,9 +257,10 @@ class Replay:
     def _busy_ns(self, changes: Sequence[Removal]) -> int:
         """Return how long the work of the busiest stream still takes, or the copies beside it."""
         start, gone = self._work.start_ns, self._dropped(changes) | self._among(_beside(changes).both)
-        end = np.where(gone, start, start + self._left_ns(changes))
-        busy_ns = [self._inside(start[stream.work], end[stream.work]) for stream in self._streams.each]
-        return max(self._copying_beside_ns(changes), *busy_ns, 0)
+        end = np.where(gone, start, np.minimum(start + self._left_ns(changes), self._window.end_ns))
+        start = np.maximum(start, self._window.start_ns)
+        busy_ns = lengths_of_each(start, end, self._streams.stream)
+        return max(self._copying_beside_ns(changes), int(busy_ns.max(initial=0)))
 
     def _dropped(self, changes: Sequence[Removal]) -> Bool:
         """Mask of the work that vanishes, shape (g,)."""

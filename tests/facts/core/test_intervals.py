@@ -14,6 +14,7 @@ from tb_gpudiag.facts.core.intervals import (
     expand,
     groups,
     intersect,
+    lengths_of_each,
     overlapping,
     places_of_each,
     subtract,
@@ -67,6 +68,14 @@ def test_coverage_of_each_query(spans: list[tuple[int, int]], queries: list[tupl
     start, end = (np.array([q[i] for q in ordered], np.int64) for i in (0, 1))
     expected = [len(points(spans) & set(range(a, b))) for a, b in ordered]
     assert coverage(made(spans), start, end).tolist() == expected
+
+
+@given(pairs, st.integers(0, 2**62), st.integers(1, 4))
+def test_lengths_of_each_group(spans: list[tuple[int, int]], since: int, count: int) -> None:
+    group = np.arange(len(spans)) % count
+    start, end = (np.array([span[i] for span in spans], np.int64) + since for i in (0, 1))
+    expected = [len(points(spans[one::count])) for one in range(count)]
+    assert lengths_of_each(start, end, group).tolist() == [length for length in expected if length]
 
 
 @given(pairs, st.integers(0, LIMIT), st.integers(1, LIMIT))

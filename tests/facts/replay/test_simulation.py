@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tb_gpudiag.arrays import NONE, Int64
-from tb_gpudiag.facts.replay.model import Calls, Streams, StreamWork
+from tb_gpudiag.facts.replay.model import Calls, Streams
 from tb_gpudiag.facts.replay.simulation import NEVER, simulate
 
 Column = Callable[[int, int, int], Int64]
@@ -34,9 +34,8 @@ def model(draw: Column, calls: int, work: int, streams: int) -> tuple[Calls, Str
         *(draw(calls, -5, 20), draw(calls, 0, 20), target),
         *(full, np.where(full == NONE, NONE, call[full])),
     )
-    each = [StreamWork(own, call[own]) for own in (np.flatnonzero(number == one) for one in range(streams))]
     lengths = (draw(work, 0, 30), draw(work, 0, 20), draw(work, 0, 1) > 0, draw(work, 0, 9))
-    return line, Streams(call, *lengths, other, draw(work, 0, 9), each)
+    return line, Streams(call, *lengths, other, draw(work, 0, 9), number)
 
 
 @given(st.integers(0, 2**32), st.integers(1, 30), st.integers(1, 40), st.integers(1, 4))
@@ -53,9 +52,9 @@ def test_times_follow_the_rules(seed: int, calls: int, work: int, streams: int) 
         before = max([begun[one], *ended(ends, target), *([] if waits_for_own else ended(ends, full))])
         before += line.inside_ns[one]
         launched[one] = begun[one] + line.inside_ns[one] if waits_for_own else before
-    for stream in gpu.each:
+    for stream in range(streams):
         before = NEVER
-        for one in stream.work.tolist():
+        for one in np.flatnonzero(gpu.stream == stream).tolist():
             issued = (launched if gpu.from_return[one] else begun)[gpu.call[one]] + gpu.latency_ns[one]
             others = [end + gpu.handshake_ns[one] for end in ended(ends, gpu.other[one])]
             before = max([issued, before + gpu.turnaround_ns[one], *others]) + gpu.duration_ns[one]
