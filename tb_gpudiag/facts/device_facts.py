@@ -76,7 +76,7 @@ class DeviceFacts:
     def name(self) -> str:
         return self.properties.name
 
-    @property
+    @cached_property
     def compute_capability(self) -> tuple[int, int] | None:
         """An NVIDIA GPU's, such as (8, 0), or the least one that runs kernels with such names where the trace
         does not name the GPU; None for others, and where neither says it."""

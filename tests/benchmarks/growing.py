@@ -7,15 +7,18 @@ from typing import Any
 
 Event = dict[str, Any]
 
-_COLLECTIVE = {
-    "Collective name": "allreduce",
-    "In msg nelems": 1000,
-    "Out msg nelems": 1000,
-    "dtype": "Float",
-} | {
-    "Group size": 2,
-    "Process Group Ranks": "[0, 1]",
-}
+
+def _in_group(number: int) -> Event:
+    """Arguments of a collective."""
+    return {
+        "Collective name": "allreduce",
+        "In msg nelems": 1000,
+        "Out msg nelems": 1000,
+        "dtype": "Float",
+        "Group size": 2,
+        "Process Group Name": str(number),
+        "Process Group Ranks": "[0, 1]",
+    }
 
 
 def _span(
@@ -120,11 +123,7 @@ GROWING: dict[str, Callable[[int], list[Event]]] = {
     "names of kernels": _each(lambda i: _launch(i, kernel=f"{i:06d}{'k' * 1_000}")),
     "names of operators": _each(lambda i: _launch(i, operator=f"aten::op{i}")),
     "shapes": _each(lambda i: _launch(i, shape=i)),
-    "groups of processes": _each(
-        lambda i: _launch(
-            i, kernel="ncclDevKernel_AllReduce", **_COLLECTIVE, **{"Process Group Name": str(i)}
-        )
-    ),
+    "groups of processes": _each(lambda i: _launch(i, kernel="ncclDevKernel_AllReduce", **_in_group(i))),
     "waits of streams": _each(_wait),
     "copies": _each(_copy),
     "graphs": _each(_graph),
