@@ -53,6 +53,9 @@ def add_source_lines(report: pb.Report, root: str = "") -> None:
 def _add(place: pb.Place, called: str, root: str) -> None:
     if place.line_kind != pb.Place.LineKind.DEFINITION or not place.line or not called:
         return
+    # Windows would log in to the machine that such a path names, which a trace must not choose.
+    if place.file.replace("\\", "/").startswith("//"):
+        return
     file = _below(root, place.file) if root else place.file
     lines = _source(file)
     for number in _calls(file, place.function, place.line, called)[:MOST_LINES]:

@@ -115,6 +115,12 @@ def test_nothing_from_anything_else(fields: dict[str, object], source: Path) -> 
     assert not added(place(**{"operator": "aten::item", **fields})).candidates
 
 
+@pytest.mark.parametrize("start", ["//", "\\\\", "/\\"])
+def test_nothing_from_a_path_that_names_a_machine(start: str, source: Path) -> None:
+    file = start + str(source).lstrip("/")  # without the guard, Linux opens the first of them
+    assert not added(place(file=file, operator="aten::item")).candidates
+
+
 def test_deeply_nested_source_is_not_an_error(source: Path) -> None:
     source.write_text(SOURCE + "x = " + "(" * 50_000 + ")" * 50_000)
     assert not added(place(operator="aten::item")).candidates
