@@ -231,12 +231,12 @@ def _is_from_another_site(request: wrappers.Request) -> bool:
 
     The page in a frame counts, not the site that shows the frame. Behind a proxy nothing here knows the host
     that the browser asked, so the browser compares. An old one does not: it sends an Origin with what another
-    site asks by `fetch`, and never with a GET of the tab.
+    site asks by `fetch`, and of the tab's requests only with those for its own modules.
     """
     site = request.headers.get("Sec-Fetch-Site")
     if site is not None:
         return site not in ("same-origin", "none")
-    origin = request.headers.get("Origin")
+    origin = None if "/static/" in request.path else request.headers.get("Origin")
     return origin is not None and origin.partition("://")[2] != request.host
 
 
