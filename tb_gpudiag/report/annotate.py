@@ -21,7 +21,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.curves import slice_curve, unpack
 from tb_gpudiag.report.slices.prepared import Prepared, read_meta
 from tb_gpudiag.trace.assemble import REPAIRED_NOTE
-from tb_gpudiag.trace.credentials.credentials import CredentialFilter
+from tb_gpudiag.trace.credentials.removing import CredentialFilter
 from tb_gpudiag.trace.files.copying import Write, packing
 from tb_gpudiag.trace.kineto.inserted_copy import copy_with_events
 from tb_gpudiag.trace.kineto.kineto import QUEUE_CATEGORY

@@ -18,7 +18,7 @@ from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import diagnose_file, only_trace
 from tb_gpudiag.report.wire import dump, to_dict
-from tb_gpudiag.trace.credentials.credentials import CredentialFilter
+from tb_gpudiag.trace.credentials.removing import CredentialFilter
 from tb_gpudiag.trace.files.file_names import TraceFile
 from tb_gpudiag.trace.kineto.excerpt_copy import copy_window
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
 from tb_gpudiag.trace.counters import CounterCollector, devices_by_pid
-from tb_gpudiag.trace.credentials.credentials import CredentialFilter
+from tb_gpudiag.trace.credentials.removing import CredentialFilter
 from tb_gpudiag.trace.events import Counter, Events, MemoryEvents, Message, Metadata, Status, Thread, Trace
 from tb_gpudiag.trace.gpu_clock import on_host_clock
 from tb_gpudiag.trace.kept_rows import MOST_DEVICES, of_read_devices, reach, within
@@ -80,7 +80,7 @@ class Assembly:
             start_ns=start_ns,
             notes=[*notes, *self.notes],
             credentials=searched.found,
-            unsearched_bytes=searched.skipped_bytes,
+            unsearched_bytes=searched.unsearched_bytes,
             counters=counters,
             clock_offsets_ns=offsets_ns,
         )

@@ -11,8 +11,8 @@ from typing import Final
 from tb_gpudiag.errors import NotATrace
 from tb_gpudiag.trace.assemble import Assembly
 from tb_gpudiag.trace.credentials.credential_search import CredentialSearch
-from tb_gpudiag.trace.credentials.credentials import remove_credentials
-from tb_gpudiag.trace.events import Status, Thread, Trace
+from tb_gpudiag.trace.credentials.removing import cleaned
+from tb_gpudiag.trace.events import Status, Trace
 from tb_gpudiag.trace.files.limits import DEFAULT_LIMITS, Limits
 from tb_gpudiag.trace.files.other_recorders import (
     is_database,
@@ -78,25 +78,7 @@ def read_trace(
     Raises only TraceError: EmptyFile, NotATrace, Unsafe, TooLarge, TooDeep, Unreadable. A trace that ends in
     the middle is not an error: it is read up to its last whole event, and `status` says so.
     """
-    trace = _read(path, folder, limits, progress or (lambda share, stage: None))
-    # No view, log or cache may show credentials.
-    events = trace.events
-    for texts in (
-        events.names,
-        events.call_stacks,
-        events.input_shapes,
-        events.input_types,
-        events.launched_kernels,
-        trace.memory.stacks,
-    ):
-        remove_credentials(texts)
-    shown = [text for thread in events.threads for text in (thread.pid, thread.tid, thread.name)]
-    remove_credentials(shown)
-    events.threads[:] = map(Thread, shown[::3], shown[1::3], shown[2::3])
-    names = [counter.name for counter in trace.counters]
-    remove_credentials(names)
-    trace.counters[:] = map(lambda counter, name: replace(counter, name=name), trace.counters, names)
-    return trace
+    return cleaned(_read(path, folder, limits, progress or (lambda share, stage: None)))
 
 
 def _read(path: str, folder: str, limits: Limits, report: Callable[[float, str], None]) -> Trace:

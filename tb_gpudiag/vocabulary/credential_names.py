@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from enum import IntEnum
+from functools import lru_cache
 from typing import Final
 
 MARK: Final = "[removed]"
@@ -27,71 +28,52 @@ class Name(IntEnum):
 
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
 _PASSWORD_ENDS: Final = ("password", "passwords", "passwd", "passphrase", "passcode")
 # Before `pass`, `pwd` or `pw`, in one word or two: whose password it is.
-_OWNERS: Final = (
-    *("admin", "auth", "backup", "cache", "client", "database", "db", "email", "ftp", "git", "http", "imap"),
-    *("key", "keystore", "krb", "ldap", "login", "mail", "minio", "mongo", "mongodb", "mqtt", "my", "mysql"),
-    *("pg", "postgres", "proxy", "rabbitmq", "rds", "redis", "registry", "root", "server", "sftp", "smb"),
-    *("smtp", "sql", "ssh", "sudo", "svn", "user", "vnc", "vpn", "wifi"),
+_OWNERS: Final = _set(
+    "admin auth backup cache client database db email ftp git http imap key keystore krb ldap login mail "
+    "minio mongo mongodb mqtt my mysql pg postgres proxy rabbitmq rds redis registry root server sftp smb "
+    "smtp sql ssh sudo svn user vnc vpn wifi"
 )
 # Words in capitals that end in PASS and name no password.
-_OTHER_PASSES: Final = ("bypass", "compass", "encompass", "overpass", "surpass", "trespass", "underpass")
-_SECRET_WORDS: Final = frozenset(
-    {"secret", "secrets", "credential", "credentials", "cred", "creds", "authorization", "bearer", "cookie"}
-    | {"jwt", "apikey"}
+_OTHER_PASSES: Final = _set("bypass compass encompass overpass surpass trespass underpass")
+_SECRET_WORDS: Final = _set(
+    "secret secrets credential credentials cred creds authorization bearer cookie jwt apikey"
 )
-# `<word> key`, such as `AWS_SECRET_ACCESS_KEY` or `accountKey`.
-_KEYS: Final = frozenset(
-    {"admin", "api", "access", "account", "app", "application", "auth", "client", "consumer", "decryption"}
-    | {"deploy", "encryption", "hmac", "jwt", "license", "master", "private", "root", "secret", "service"}
-    | {"session", "shared", "signing", "ssh", "subscription", "webhook"}
+KEYS: Final = _set(
+    "admin api access account app application auth client consumer decryption deploy encryption hmac jwt "
+    "license master private root secret service session shared signing ssh subscription webhook"
 )
+"""Before `key`, as in `AWS_SECRET_ACCESS_KEY` or `accountKey`."""
 # Variables of the environment that end in KEY and are public: the fingerprint of who signed a release, a
 # key that finds something.
-_PUBLIC_KEYS: Final = frozenset(
-    {"gpg", "public", "host", "cache", "primary", "foreign", "sort", "partition", "index", "hash", "lookup"}
-)
+_PUBLIC_KEYS: Final = _set("gpg public host cache primary foreign sort partition index hash lookup")
 # `<word> token` in any spelling, such as `auth_token` or `hubToken`.
-_TOKENS: Final = frozenset(
-    {
-        "access",
-        "api",
-        "app",
-        "auth",
-        "bearer",
-        "bot",
-        "deploy",
-        "github",
-        "gitlab",
-        "hf",
-        "hub",
-        "id",
-        "jupyter",
-    }
-    | {"login", "oauth", "personal", "private", "refresh", "secret", "security", "service", "session", "user"}
-    | {"wandb", "write", "read"}
+_TOKENS: Final = _set(
+    "access api app auth bearer bot deploy github gitlab hf hub id jupyter login oauth personal private "
+    "refresh secret security service session user wandb write read"
 )
 # Tokens of a language model, not of a server.
-_TEXT_TOKENS: Final = frozenset(
-    {"pad", "eos", "bos", "unk", "cls", "sep", "mask", "image", "video", "audio", "start", "end", "stop"}
-    | {"special", "max", "min", "num", "next", "first", "last", "per", "new", "input", "output", "prompt"}
+_TEXT_TOKENS: Final = _set(
+    "pad eos bos unk cls sep mask image video audio start end stop special max min num next first last per "
+    "new input output prompt"
 )
 # The last word of a name that says where a credential is or how it is used, not what it is.
-_ABOUT: Final = frozenset(
-    {"path", "file", "dir", "directory", "name", "url", "uri", "endpoint", "type", "count", "len", "length"}
-    | {"size", "limit", "id", "ids", "index", "expiry", "expires", "ttl", "timeout", "enabled", "required"}
-    | {"policy", "mode", "version", "format", "prefix", "suffix", "usage", "budget", "method", "provider"}
-    | {"store", "rotation", "bits", "algorithm", "helper", "stdin", "variable"}
+_ABOUT: Final = _set(
+    "path file dir directory name url uri endpoint type count len length size limit id ids index expiry "
+    "expires ttl timeout enabled required policy mode version format prefix suffix usage budget method "
+    "provider store rotation bits algorithm helper stdin variable"
 )
-
-
 # The first word of a name that says whether one is used.
-_WHETHER: Final = frozenset(
-    {"use", "no", "has", "is", "with", "without", "skip", "enable", "disable", "show"}
-)
+_WHETHER: Final = _set("use no has is with without skip enable disable show")
 
 
+@lru_cache(1_000)
 def kind_of_name(name: str) -> Name:
     """Judge a name: of a JSON entry, an environment variable or an option."""
     words = [word.lower() for word in _WORDS.findall(name)]
@@ -132,7 +114,7 @@ def _ends_as_secret(before: str, last: str) -> bool:
 
 
 def _kind_of_key(before: str, shouted: bool) -> Name:
-    if before in _KEYS:
+    if before in KEYS:
         return Name.CLEAR
     return Name.HINT if shouted and before and before not in _PUBLIC_KEYS else Name.NOT
 

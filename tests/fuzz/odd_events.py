@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import random
 
-from tb_gpudiag.vocabulary.credential_forms import IN_VALUES
-from tb_gpudiag.vocabulary.credential_text import ANYWHERE, IN_NAMES
+from tests.trace.credentials import planted
 
 NUMBERS = [
     *(
@@ -136,9 +135,12 @@ def odd_array(draw: random.Random) -> bytes:
     return _damaged(text, draw, _MARKS) if draw.random() < 0.4 else text
 
 
+_PLANTED = [part.encode() for one, secret in planted.TEXTS for part in [*one.split("{s}"), secret] if part]
+
+
 def odd_text(draw: random.Random) -> bytes:
     """Return a text of parts in which credentials are looked for."""
-    parts = [draw.choice(draw.choice((IN_NAMES, IN_VALUES, ANYWHERE, _BETWEEN, _BETWEEN))) for _ in range(12)]
+    parts = [draw.choice(draw.choice((_PLANTED, _BETWEEN, _BETWEEN))) for _ in range(12)]
     parts += [bytes(draw.choices(b"aZ09_-. ", k=draw.choice((1, 7, 60, 100)))) for _ in range(3)]
     draw.shuffle(parts)
     text = b"".join(part.upper() if draw.random() < 0.1 else part for part in parts)

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +39,7 @@ from tb_gpudiag.report.slices.timeline_events import event_details
 from tb_gpudiag.report.slices.timeline_range import range_statistics
 from tb_gpudiag.report.slices.timeline_search import find_events
 from tb_gpudiag.report.wire import to_json
-from tb_gpudiag.trace.credentials.credential_places import places, plain_places
+from tb_gpudiag.trace.credentials.removing import CredentialFilter, cleaned
 from tb_gpudiag.trace.events import Trace
 from tb_gpudiag.trace.files.find import find_traces
 from tb_gpudiag.trace.files.limits import Limits
@@ -63,7 +62,6 @@ from tests.simulator.scenarios import SMALL
 from tests.trace.support import both_ways, same_trace
 
 MOST_BOXES = 10_000
-MOST_PLACES = 1_000
 
 SHOWN = 16
 """One report of so many is shown as text, Markdown and HTML, which takes as long as everything before it."""
@@ -124,15 +122,10 @@ def scan(content: bytes) -> None:
 
 
 def find(content: bytes) -> None:
-    """Look for the places of credentials: compiled and plain, the same ones, and whole or in two parts."""
-    end = len(content)
-    found = places(content, 0, end, MOST_PLACES)
-    assert found == list(islice(plain_places(content, 0, end), MOST_PLACES))
-    middle = end // 2
-    assert (
-        found
-        == (places(content, 0, middle, MOST_PLACES) + places(content, middle, end, MOST_PLACES))[:MOST_PLACES]
-    )
+    """Remove credentials: as a whole, and from a list of texts, which is the same."""
+    text = content.decode("utf-8", "replace")
+    clean = CredentialFilter().clean(text.encode())
+    assert cleaned([text]) == [clean.decode()]
 
 
 def tables(content: bytes) -> None:

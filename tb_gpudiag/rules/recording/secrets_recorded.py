@@ -5,7 +5,7 @@ from __future__ import annotations
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
-from tb_gpudiag.trace.credentials.credential_search import MOST_COUNTED
+from tb_gpudiag.trace.credentials.removing import MOST_COUNTED
 from tb_gpudiag.vocabulary.credential_names import Name, kind_of_name
 from tb_gpudiag.vocabulary.recorded import Credential
 from tb_gpudiag.wording.credential_words import credential_words

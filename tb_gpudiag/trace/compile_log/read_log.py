@@ -26,7 +26,7 @@ from tb_gpudiag.trace.compile_log.entry_texts import (
     with_new_values,
 )
 from tb_gpudiag.trace.compile_log.log import CompileLog, FailedGuard, LoggedBreak, LoggedCompilation
-from tb_gpudiag.trace.credentials.credentials import remove_credentials
+from tb_gpudiag.trace.credentials.removing import cleaned
 from tb_gpudiag.trace.files.opening import open_local
 
 # torch gives up on a function after 8 compilations by default. Real jobs have some hundred.
@@ -121,7 +121,7 @@ def read_compile_log(path: str, folder: str = "") -> CompileLog:
         lines.malformed + reading.malformed,
         notes,
     )
-    return _without_credentials(log)
+    return cleaned(log)
 
 
 def pid_of_log(content: bytes) -> int | None:
@@ -268,32 +268,6 @@ _READERS: Final[dict[str, _Reader]] = {
     "dynamo_graph_break_reason": _read_break,
     "compilation_metrics": _read_metrics,
 }
-
-
-def _without_credentials(log: CompileLog) -> CompileLog:
-    """No view may show credentials: guards quote values of the program."""
-    texts = [text for c in log.compilations for text in (c.failed, _reason(c), *_texts(c.guards))]
-    texts += [found.reason for found in log.breaks]
-    remove_credentials(texts)
-    left = iter(texts)
-    compilations = []
-    for compilation in log.compilations:
-        failed, reason = next(left), next(left)
-        skipped = replace(compilation.no_graph, reason=reason) if compilation.no_graph else None
-        guards = tuple(replace(guard, text=next(left), now=next(left)) for guard in compilation.guards)
-        compilations.append(replace(compilation, no_graph=skipped, failed=failed, guards=guards))
-    breaks = [replace(found, reason=next(left)) for found in log.breaks]
-    return replace(log, compilations=compilations, breaks=breaks)
-
-
-def _reason(compilation: LoggedCompilation) -> str:
-    return compilation.no_graph.reason if compilation.no_graph is not None else ""
-
-
-def _texts(guards: tuple[FailedGuard, ...]) -> Iterator[str]:
-    for guard in guards:
-        yield guard.text
-        yield guard.now
 
 
 # A small function leaves 200 to 400 KB for each compilation, most of it configuration and generated code.

@@ -7,10 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
-from tb_gpudiag.trace.credentials.credentials import PLACES_PER_MB, CredentialFilter
-
-MOST_COUNTED: Final = 10_000
-"""With this many, a trace is not searched any further."""
+from tb_gpudiag.trace.credentials.removing import CredentialFilter
 
 # Blocks that may wait for the search.
 _BLOCKS_BEHIND: Final = 4
@@ -20,7 +17,7 @@ class CredentialSearch:
     """Searches the blocks that pass through it. At the end of `with`, it drops what is not searched yet."""
 
     def __init__(self) -> None:
-        self._filter = CredentialFilter(PLACES_PER_MB)
+        self._filter = CredentialFilter(bounded=True)
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="gpudiag-search")
         self._pending: deque[Future[None]] = deque()
 
@@ -29,7 +26,7 @@ class CredentialSearch:
         for block in blocks:
             if len(self._pending) == _BLOCKS_BEHIND:
                 self._pending.popleft().result()
-            self._pending.append(self._pool.submit(self._search, block))
+            self._pending.append(self._pool.submit(self._filter.search, block))
             yield block
 
     def finish(self) -> CredentialFilter:
@@ -44,7 +41,3 @@ class CredentialSearch:
 
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown(cancel_futures=True)
-
-    def _search(self, block: bytes) -> None:
-        if self._filter.found.total() < MOST_COUNTED:
-            self._filter.search(block)

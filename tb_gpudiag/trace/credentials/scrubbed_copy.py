@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from tb_gpudiag.errors import NotATrace
-from tb_gpudiag.trace.credentials.credentials import CredentialFilter
+from tb_gpudiag.trace.credentials.removing import CredentialFilter
 from tb_gpudiag.trace.files.copying import Write, packing, refuse_same_file, whole_file
 from tb_gpudiag.trace.files.limits import DEFAULT_LIMITS, Limits
 from tb_gpudiag.trace.files.other_recorders import refuse_database

@@ -303,7 +303,7 @@ def unreadable(error: Exception, path: str) -> Unreadable:
 
 def _without_secrets(text: str, url: str) -> str:
     """Return the text of a store's error without keys, tokens and signatures."""
-    from tb_gpudiag.trace.credentials.credentials import (
+    from tb_gpudiag.trace.credentials.removing import (
         without_credentials,  # it imports much, and errors are rare
     )
 

@@ -13,6 +13,7 @@ from math import prod
 from typing import Any, Final
 
 from tb_gpudiag.errors import GpudiagError, NotATrace, NothingToRead, TooLarge, Unreadable, UsageError
+from tb_gpudiag.trace.credentials.removing import cleaned
 from tb_gpudiag.trace.files.opening import open_local
 from tb_gpudiag.trace.files.other_recorders import DUMP_HEAD_BYTES, is_dump, rank_in
 from tb_gpudiag.trace.flight_recorder.dump import FlightDump, Operation, ProcessGroup, Progress, Signature
@@ -64,7 +65,7 @@ def read_dumps(paths: Sequence[str], folder: str = "") -> tuple[list[FlightDump]
         raise NothingToRead(
             "no dump of the flight recorder was found", where=", ".join(paths), remedy=_REMEDY
         )
-    return [dumps[rank] for rank in sorted(dumps)], errors
+    return cleaned([dumps[rank] for rank in sorted(dumps)]), errors
 
 
 def _files(paths: Iterable[str], folder: str, errors: list[GpudiagError]) -> Iterator[tuple[str, int]]:

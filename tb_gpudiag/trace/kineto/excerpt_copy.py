@@ -11,7 +11,7 @@ import json
 import tempfile
 from typing import Any, Final
 
-from tb_gpudiag.trace.credentials.credentials import CredentialFilter
+from tb_gpudiag.trace.credentials.removing import CredentialFilter
 from tb_gpudiag.trace.files.copying import Write
 from tb_gpudiag.trace.kineto.inserted_copy import copy_with_events
 from tb_gpudiag.trace.kineto.kineto import METADATA_KEYS, TRACE_EVENTS

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from tb_gpudiag.errors import NotATrace, TooDeep
-from tb_gpudiag.trace.credentials.credentials import without_credentials
+from tb_gpudiag.trace.credentials.removing import without_credentials
 from tb_gpudiag.trace.files.limits import Limits
 from tb_gpudiag.trace.kineto import kineto
 from tb_gpudiag.trace.kineto.repair import repaired

@@ -7,8 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tb_gpudiag.trace.credentials.credential_search import MOST_COUNTED
-from tb_gpudiag.trace.credentials.credentials import PLACES_PER_MB, CredentialFilter
+from tb_gpudiag.trace.credentials.removing import MOST_COUNTED, CredentialFilter
 from tb_gpudiag.trace.events import Metadata
 from tb_gpudiag.trace.launched import distributed
 from tb_gpudiag.trace.made_parts import host_threads
@@ -91,11 +90,11 @@ def metadata(database: Database, listed: list[dict[str, Any]], *, shapes: bool) 
 def credentials(database: Database) -> CredentialFilter:
     """Return a finished search of the environments that Nsight Systems records: of the program, of the
     machine, and of all processes, as blocks among the texts."""
-    search = CredentialFilter(PLACES_PER_MB)
+    search = CredentialFilter(bounded=True)
     for table in ("META_DATA_CAPTURE", "TARGET_INFO_SYSTEM_ENV", "StringIds"):
         for setting in database.settings(table):
             separator = b";" if table == "TARGET_INFO_SYSTEM_ENV" else b"\0"
-            search.feed(setting.replace(separator, b"\n") + b"\n")
+            search.search(setting.replace(separator, b"\n") + b"\n")
             if search.found.total() >= MOST_COUNTED:
                 break
     search.end()

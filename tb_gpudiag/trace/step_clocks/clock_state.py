@@ -10,6 +10,7 @@ from typing import Any, Final, TypeGuard
 
 from tb_gpudiag.errors import TraceError
 from tb_gpudiag.frozen import dataclass
+from tb_gpudiag.trace.credentials.removing import cleaned
 from tb_gpudiag.trace.files.opening import open_local
 from tb_gpudiag.vocabulary.clock_phases import PHASES, WAIT
 
@@ -109,12 +110,14 @@ def read_state(clock: str, folder: str, run: str) -> ClockState:
     """Return what is in a folder of clocks. folder: see open_local. Raises OSError: it cannot be listed."""
     names = rank_folders(clock)
     order = read_fields(os.path.join(clock, ORDER), folder) or {}
-    return ClockState(
-        run,
-        why if isinstance(why := order.get("why"), str) else "",
-        _time_s(order.get("time_s")),
-        [found for name in names.values() if (found := _now(os.path.join(clock, name), folder))],
-        {rank: _recordings(os.path.join(clock, name), folder) for rank, name in names.items()},
+    return cleaned(
+        ClockState(
+            run,
+            why if isinstance(why := order.get("why"), str) else "",
+            _time_s(order.get("time_s")),
+            [found for name in names.values() if (found := _now(os.path.join(clock, name), folder))],
+            {rank: _recordings(os.path.join(clock, name), folder) for rank, name in names.items()},
+        )
     )
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tb_gpudiag.trace.assemble import Assembly
-from tb_gpudiag.trace.credentials.credentials import CredentialFilter
+from tb_gpudiag.trace.credentials.removing import CredentialFilter
 from tb_gpudiag.trace.events import Metadata
 from tb_gpudiag.trace.files.limits import Limits
 from tb_gpudiag.trace.kineto import parser as parsing
