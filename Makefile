@@ -4,6 +4,7 @@
 # make test-torch   the tests that record with torch, which it installs next to the environment
 # make lint    checks only
 # make docs    the documentation site, in build/site
+# make wheel   a wheel in dist, which installs without Node.js
 # make rule    start a new rule: make rule ID=GD999 NAME=short_name
 # make failures   record jobs that run out of memory, and judge the advice
 # make leaks   record loops that leak or look like it, and judge what is said of their memory
@@ -37,7 +38,7 @@ SHOWN := healthy input_pipeline input_pipeline_fixed launch_bound launch_bound_f
 FRONTEND_FILES := $(shell find frontend -name node_modules -prune -o -type f -print)
 SIMULATOR_FILES := $(wildcard tests/simulator/*.py tests/builder/*.py)
 
-.PHONY: demo test test-torch test-oldest test-newest bench-against quick format lint docs bench truth leaks failures rule fuzz soak wire clean lint-python lint-frontend test-python test-frontend test-browser
+.PHONY: demo wheel test test-torch test-oldest test-newest bench-against quick format lint docs bench truth leaks failures rule fuzz soak wire clean lint-python lint-frontend test-python test-frontend test-browser
 .DELETE_ON_ERROR:
 
 # The environments
@@ -100,6 +101,10 @@ $(TORCH_FOLDER): | .make/venv
 	$(WITH_TORCH) $(BIN)/python demo/cpu.py --logdir $(LOG)/recorded_here/input_pipeline --device cpu >/dev/null
 	$(WITH_TORCH) $(BIN)/python demo/memory_leak.py --logdir $(LOG)/recorded_here/memory_leak --device cpu >/dev/null
 	@touch $@
+
+# A wheel for this machine, with the built page in it.
+wheel: .make/venv $(STATIC)
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
 # The tests
 

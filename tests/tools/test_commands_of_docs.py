@@ -54,6 +54,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     job = simulate_job(DistributedJob("ddp", ranks=2, layers=2, steps=3))
     for name in ("my_job", "my_run"):
         job.write(tmp_path / "log" / name)
+    (tmp_path / "demo").symlink_to(REPOSITORY / "demo")
     (tmp_path / "log" / "fixes.jsonl").touch()
     (tmp_path / "logs").mkdir()
     snapshot = SnapshotBuilder()

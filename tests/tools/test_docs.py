@@ -105,10 +105,10 @@ def test_the_json_page_has_every_message_and_field(pages: dict[str, str]) -> Non
         ]
 
 
-def assert_shown(page: Path, printed: str) -> None:
-    """Compare the block below "prints:" with what the command prints."""
+def assert_shown(page: Path, printed: str, below: str = "prints:") -> None:
+    """Compare the block below a line that ends so with what the command prints."""
     text = page.read_text(encoding="utf-8")
-    before, fence, rest = text.partition("prints:\n\n```\n")
+    before, fence, rest = text.partition(f"{below}\n\n```\n")
     assert fence
     current = f"{before}{fence}{printed}```{rest.partition('```')[2]}"
     if os.environ.get("GPUDIAG_WRITE_GOLDEN"):
@@ -124,10 +124,15 @@ def test_the_tutorial_shows_what_the_command_prints(tmp_path: Path, monkeypatch:
 
 
 def test_the_readme_shows_what_the_command_prints(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(LOG)
-    printed = run_gpudiag("diagnose", "recorded_on_a_cpu", "--run", "memory_leak", "--quiet")
-    assert_shown(REPOSITORY / "README.md", printed)
-    assert len((REPOSITORY / "README.md").read_text(encoding="utf-8").splitlines()) < 120
+    """Shortened: up to the first finding, and the answer to whether it is faster."""
+    monkeypatch.chdir(REPOSITORY)
+    readme, recorded = REPOSITORY / "README.md", "demo/recorded/input_pipeline"
+    first, _, _ = run_gpudiag("diagnose", f"{recorded}/before", "--quiet").partition("\n\n2.")
+    assert_shown(readme, f"{first}\n...\n")
+    said = run_gpudiag("compare", f"{recorded}/before", f"{recorded}/after", "--quiet")
+    answer = next(part for part in said.split("\n\n") if " per step instead of " in part)
+    assert_shown(readme, f"{answer}\n...\n", below="says:")
+    assert len(readme.read_text(encoding="utf-8").splitlines()) < 120
 
 
 def test_every_link_to_a_file_leads_somewhere_in_a_checkout() -> None:

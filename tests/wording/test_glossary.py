@@ -9,7 +9,8 @@ import pytest
 from tb_gpudiag.wording import glossary
 from tb_gpudiag.wording.vocabulary import COLUMNS
 from tests.conftest import REPOSITORY
-from tools.words import first_sentence, glossary_page
+from tools.docs.glossary_page import glossary_page
+from tools.words import first_sentence
 
 # A tooltip of more characters is a paragraph.
 LONGEST_TOOLTIP = 160

@@ -1,7 +1,7 @@
 """Write the documentation's Markdown: `python -m tools.docs OUT`. `make docs` runs it, and then MkDocs.
 
-Copy the pages of docs/, and generate the rest from the sources: rules with their examples, command line,
-Python API and JSON messages. In a checkout the pages link to these sources, and on the site to what is
+Copy the pages of docs/, and generate the rest from the sources: rules with their examples, glossary, command
+line, Python API and JSON messages. In a checkout the pages link to these sources, and on the site to what is
 generated from them.
 """
 
@@ -15,6 +15,7 @@ from pathlib import Path
 from tb_gpudiag.jobs.rules.every_rule import EVERY_RULE
 from tb_gpudiag.rules.rule import AnyRule
 from tools.docs.examples import built_here
+from tools.docs.glossary_page import glossary_page
 from tools.docs.pages import api_page, cli_page, json_page, rule_pages
 from tools.docs.recorded import HERE as RECORDED
 
@@ -24,6 +25,7 @@ GENERATED = {
     "../tb_gpudiag/cli/": "cli.md",
     "../tb_gpudiag/__init__.py": "api.md",
     "../tb_gpudiag/report/report.proto": "json.md",
+    "../tb_gpudiag/wording/glossary.md": "glossary.md",
     "../CHANGELOG.md": "changelog.md",
 }
 """What pages link to in a checkout -> the page of the site that is generated from it."""
@@ -41,7 +43,8 @@ def write(out: Path) -> None:
     shutil.rmtree(out, ignore_errors=True)
     shutil.copytree(DOCS, out)
     shutil.copytree(RECORDED, out / "rules", ignore=shutil.ignore_patterns("*.md"))
-    pages = {"cli.md": cli_page(), "api.md": api_page(), "json.md": json_page(), **rule_pages()}
+    pages = {"cli.md": cli_page(), "api.md": api_page(), "json.md": json_page()}
+    pages |= {"glossary.md": glossary_page(), **rule_pages()}
     for rule in EVERY_RULE:
         pages[f"rules/{rule.name}.md"] += _example(rule, out / "rules")
     pages["changelog.md"] = (DOCS.parent / "CHANGELOG.md").read_text(encoding="utf-8")
