@@ -16,4 +16,4 @@ def test_the_page_has_the_figures_of_held_out_inputs() -> None:
     if os.environ.get("GPUDIAG_WRITE_GOLDEN"):
         PAGE.write_text(current, encoding="utf-8")
     assert text == current, "run this test with GPUDIAG_WRITE_GOLDEN=1"
-    assert "of 16 |" in current
+    assert "of 16<br>" in current

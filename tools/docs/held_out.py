@@ -16,10 +16,8 @@ def with_table(page: str) -> str:
 
 
 def _table() -> str:
-    rows = ["| inputs | what was judged | right |", "| --- | --- | ---: |"]
+    rows = ["| inputs | right |", "| --- | --- |"]
     for one in json.loads(RESULTS.read_text(encoding="utf-8")):
-        inputs = one["inputs"]
-        for judged, (right, of) in one["figures"].items():
-            rows.append(f"| {inputs} | {judged} | {right} of {of} |")
-            inputs = ""
+        figures = [f"{judged}: {right} of {of}" for judged, (right, of) in one["figures"].items()]
+        rows.append(f"| {one['inputs']} | {'<br>'.join(figures)} |")
     return "\n".join(["", *rows, ""])
