@@ -74,7 +74,8 @@ def _fuzz(name: str, seconds: int) -> None:
         f"-artifact_prefix={found}/",
         "-print_final_stats=1",
     ]
-    command = [sys.argv[0], *options, str(growing), str(CORPUS / name)]
+    corpora = [str(folder) for folder in (growing, CORPUS / name) if folder.is_dir()]
+    command = [sys.argv[0], *options, *corpora]
     atheris.Setup(command, TARGETS[name], custom_mutator=mutate)
     atheris.Fuzz()
 

@@ -17,8 +17,10 @@ pytestmark = pytest.mark.slow
 
 FILES = sorted(path for path in CORPUS.rglob("*") if path.is_file())
 
-# A diagnosis takes a hundred times as long as reading.
-_FEW = {"trace": 30, "compile_log": 4, **dict.fromkeys(("timeline", "pickled", "snapshot", "digest"), 10)}
+# What takes a tenth of a second each, or some milliseconds.
+_SLOW = ("trace", "compile_log", "timeline", "pickled", "snapshot", "request")
+_READERS = ("read", "rocprof", "nsys", "pftrace")
+_INPUTS = {**dict.fromkeys(_SLOW, 8), **dict.fromkeys(_READERS, 24)}
 _MANY = 60
 
 
@@ -32,7 +34,7 @@ def test_corpus(file: Path) -> None:
 @pytest.mark.filterwarnings("error::RuntimeWarning")  # numbers that do not fit
 @pytest.mark.parametrize("target", TARGETS)
 def test_some_inputs(target: str) -> None:
-    for content in islice(inputs(target, first=1), _FEW.get(target, _MANY)):
+    for content in islice(inputs(target, first=1), _INPUTS.get(target, _MANY)):
         TARGETS[target](content)
 
 
