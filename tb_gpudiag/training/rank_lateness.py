@@ -83,7 +83,7 @@ class RankWatch:
         """Return an order if one rank is late for long enough."""
         late = _Lateness.among(ranks)
         least_ms = late.least_ms + self._known_ms.get(late.rank.rank, 0.0) if late is not None else 0.0
-        if late is None or late.own_ms < least_ms or late.is_of_others:
+        if late is None or late.sure_ms < least_ms or late.is_of_others:
             self._times = 0
             return None
         if not self._times or self._latest.rank != late.rank.rank:
@@ -94,7 +94,7 @@ class RankWatch:
 
     def _named(self, late: _Lateness, since: int, ranks: Sequence[RankSteps]) -> RecordingOrder:
         self._times = 0
-        self._known_ms[late.rank.rank] = late.own_ms
+        self._known_ms[late.rank.rank] = late.sure_ms
         why = (
             f"rank {late.rank.rank} of {len(ranks)} is late since about step {since}: its part of a step "
             f"takes {ms_text(late.ms)} longer than that of the others{most_of(late.ms, late.of_phases_ms)}"
@@ -114,7 +114,7 @@ class RankWatch:
             if (
                 late is not None
                 and not late.is_of_others
-                and late.own_ms >= max(late.least_ms, longer_ms / 2)
+                and late.sure_ms >= max(late.least_ms, longer_ms / 2)
             ):
                 return self._named(late, slowest.since, ranks)
             if len(new) < len(ranks):
@@ -141,6 +141,11 @@ class _Lateness:
     ms: float
     is_of_others: bool  # other processes keep it from its core
     of_phases_ms: Sequence[float]
+
+    @property
+    def sure_ms(self) -> float:
+        """A rank that computes longer, and waits so much less for a core, is not late."""
+        return min(self.own_ms, self.ms)
 
     @property
     def least_ms(self) -> float:

@@ -76,6 +76,12 @@ def test_a_rank_without_a_core_is_not_late() -> None:
     assert looks(RankWatch(), [rank(0), rank(1, late_ms=60, core_ms=30)], LATE_BLOCKS)
 
 
+def test_a_rank_whose_step_is_not_longer_is_not_late() -> None:
+    assert not looks(RankWatch(), [rank(0, core_ms=25), rank(1)], 3 * LATE_BLOCKS)
+    (order,) = looks(RankWatch(), [rank(0, core_ms=5), rank(1, late_ms=15)], LATE_BLOCKS)
+    assert order.longer_ms == 15
+
+
 def test_a_rank_that_drifts_records() -> None:
     watch, one = RankWatch(), rank(0)
     assert watch.look([one], 0.0) is None

@@ -26,11 +26,11 @@ from tb_gpudiag.training.step_clock import StepClock
 from tb_gpudiag.vocabulary.clock_phases import (
     PHASES,
 )
+from tests.patience import HANGS_S
 from tests.training.stage import handler
 
 pytestmark = pytest.mark.slow
 
-WORLD_DEADLINE_S = 400
 MS = 1_000_000
 
 
@@ -363,26 +363,22 @@ def job(torch: Any, folder: Path, world: int, fault: str, rank: int, at: int, st
         pytest.skip("torch without Gloo")
     command = [sys.executable, "-m", "tests.training.clock_job", str(folder)]
     root = Path(__file__).parents[2]
-    for _ in range(2):
-        done = subprocess.run(
-            [*command, *map(str, (world, fault, rank, at, steps))],
-            capture_output=True,
-            timeout=WORLD_DEADLINE_S,
-            env=worker_environment(),
-            cwd=root,
-            check=False,
-        )
-        if not done.returncode:  # gloo's ranks do not always find one another
-            break
+    done = subprocess.run(
+        [*command, *map(str, (world, fault, rank, at, steps))],
+        capture_output=True,
+        timeout=HANGS_S,
+        env=worker_environment(),
+        cwd=root,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr.decode(errors="replace")
     return [path.read_text(encoding="utf-8") for path in sorted(folder.glob("said.*"))]
 
 
-AT, STEPS = 700, 1_050
-NEAR = 150  # steps: a machine may be too busy to see a drift in its first block
+AT, STEPS = 250, 450
+NEAR = 60  # steps: of some blocks
 
 
-@pytest.mark.timeout(2 * WORLD_DEADLINE_S + 10)
 @pytest.mark.parametrize(
     ("world", "fault", "rank", "words", "rules"),
     [
@@ -394,16 +390,12 @@ NEAR = 150  # steps: a machine may be too busy to see a drift in its first block
 def test_a_drift_is_recorded_where_it_begins(
     torch: Any, tmp_path: Path, world: int, fault: str, rank: int, words: str, rules: set[str]
 ) -> None:
-    """Four ranks beside other tests have half a core each: what they wait for one is no drift. Phases that
-    were timed before the fault explain little of it: then none is named."""
     said = job(torch, tmp_path, world, fault, rank, AT, STEPS)
     whys = re.findall(r"recording 6 steps from step \d+: (.*)", said[rank])
-    blamed = [
-        why for why in whys if f"rank {rank} of {world}" in why and (words in why or "of it in" not in why)
-    ]
+    blamed = [why for why in whys if f"rank {rank} of {world}" in why and words in why]
     assert blamed, said
     since = int(re.findall(r"(?:since about|compared with) step (\d+)", blamed[0])[0])
-    assert since < AT + NEAR
+    assert abs(since - AT) < NEAR
     reports = [diagnose_path(str(path)) for path in (tmp_path / "log").glob("*.pt.trace.json")]
     own = [report for report in reports if report.trace.reason == blamed[0] and report.trace.rank == rank]
     assert rules <= {finding.rule for finding in own[0].findings}, own[0].verdict.sentence
@@ -413,7 +405,6 @@ def test_a_drift_is_recorded_where_it_begins(
     }
 
 
-@pytest.mark.timeout(2 * WORLD_DEADLINE_S + 10)
 def test_a_healthy_job_records_hardly_anything(torch: Any, tmp_path: Path) -> None:
     said = job(torch, tmp_path, 2, "none", 0, 0, STEPS)
-    assert sum("recording 6 steps" in line for line in said[0].splitlines()) <= 1
+    assert not [line for line in said if "recording" in line]

@@ -1,0 +1,9 @@
+"""The helper of a step clock whose steps take given times: no other process takes any of them."""
+
+from __future__ import annotations
+
+from tb_gpudiag.training import clocking
+
+clocking._coreless_ms = lambda: 0.0
+
+answer = clocking.answer
