@@ -5,6 +5,7 @@
 # make lint    checks only
 # make docs    the documentation site, in build/site
 # make wheel   a wheel in dist, which installs without Node.js
+# make invariance   change each recording at hand in ways that make no other job of it: the diagnosis stays
 # make rule    start a new rule: make rule ID=GD999 NAME=short_name
 # make failures   record jobs that run out of memory, and judge the advice
 # make leaks   record loops that leak or look like it, and judge what is said of their memory
@@ -38,7 +39,7 @@ SHOWN := healthy input_pipeline input_pipeline_fixed launch_bound launch_bound_f
 FRONTEND_FILES := $(shell find frontend -name node_modules -prune -o -type f -print)
 SIMULATOR_FILES := $(wildcard tests/simulator/*.py tests/builder/*.py)
 
-.PHONY: demo wheel test test-torch test-oldest test-newest bench-against quick format lint docs bench truth leaks failures rule fuzz soak wire clean lint-python lint-frontend test-python test-frontend test-browser
+.PHONY: demo wheel test test-torch test-oldest test-newest bench-against invariance quick format lint docs bench truth leaks failures rule fuzz soak wire clean lint-python lint-frontend test-python test-frontend test-browser
 .DELETE_ON_ERROR:
 
 # The environments
@@ -194,6 +195,10 @@ rule: .make/venv
 bench: .make/venv
 	$(BIN)/pytest -s tests/benchmarks -m benchmark
 	$(BIN)/pytest -s tests/judgement
+
+# All changes of all recordings: a quarter of an hour. `make test` tries one change of each recording.
+invariance: .make/venv
+	GPUDIAG_ALL_INVARIANCE=1 $(BIN)/pytest -n auto tests/invariance
 
 bench-against: .make/venv
 	@test -n '$(BASE)' || { echo 'make: say which checkout: make bench-against BASE=FOLDER' >&2; exit 1; }

@@ -62,6 +62,11 @@ class Table:
     def names(self) -> set[str]:
         return set(self._rows)
 
+    def gist(self, name: str) -> tuple[str, str]:
+        """Return the limiter and the rule of the first loud finding, or "-"."""
+        limiter, loud = self._rows[name].split("\t")
+        return limiter, loud.split(" ")[0].strip("!;")
+
     def keep_only(self, names: Iterable[str]) -> None:
         """Remove what was said of recordings that are gone, if the table is written."""
         if WRITING:

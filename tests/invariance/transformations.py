@@ -1,0 +1,225 @@
+"""Changes of a recording's file that make no other job of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+Event = dict[str, Any]
+Changed = list[Event] | None
+"""The events of the file; None where the change does not apply."""
+
+GPU_CATEGORIES = {"kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation", "Kernel", "Memcpy", "Memset"}
+FLOWS = {"s", "t", "f"}
+STEP = "ProfilerStep#"
+FEWEST_STEPS = 4
+HOUR_US = 3_600 * 10**6
+GAP_US = 10
+EXTERNAL_IDS = ("External id", "external id")
+OTHER_IDS = ("correlation", "wait_on_cuda_event_record_corr_id")
+
+
+class Transformation(NamedTuple):
+    """change: of the events, which it may change in place. keeps_first: the first finding stays, too."""
+
+    name: str
+    change: Callable[[list[Event]], Changed]
+    keeps_first: bool = True
+
+
+def _args(event: Event) -> dict[str, Any]:
+    found = event.get("args")
+    return found if isinstance(found, dict) else {}
+
+
+def _is_timed(event: Event) -> bool:
+    return event.get("ph") != "M" and isinstance(event.get("ts"), int | float)
+
+
+def _end(event: Event) -> float:
+    return float(event["ts"] + (event.get("dur") or 0))
+
+
+def gpu_clock(events: list[Event], late_us: float) -> Changed:
+    gpu = [event for event in events if event.get("cat") in GPU_CATEGORIES and _is_timed(event)]
+    for event in gpu:
+        event["ts"] += late_us
+    return events if gpu else None
+
+
+def an_hour_later(events: list[Event]) -> Changed:
+    for event in events:
+        if _is_timed(event):
+            event["ts"] += HOUR_US
+    return events
+
+
+def in_any_order(events: list[Event]) -> Changed:
+    random.Random(0).shuffle(events)
+    return events
+
+
+def whole_microseconds(events: list[Event]) -> Changed:
+    for event in events:
+        if _is_timed(event):
+            end = int(_end(event))
+            event["ts"] = int(event["ts"])
+            if "dur" in event:
+                event["dur"] = end - event["ts"]
+    return events
+
+
+def _add_to_ids(event: Event, correlation: int, external: int) -> None:
+    """Some recorders write a kernel's correlation as its external id."""
+    args = _args(event)
+    own = args.get("correlation")
+    for keys, more in ((OTHER_IDS, correlation), (EXTERNAL_IDS, external)):
+        for key in keys:
+            if isinstance(args.get(key), int) and args[key] > 0:
+                args[key] += correlation if args[key] == own else more
+
+
+def other_ids(events: list[Event]) -> Changed:
+    for event in events:
+        _add_to_ids(event, 1_000_000, 1_000_000)
+    return events
+
+
+def counters_and_another_process(events: list[Event]) -> Changed:
+    timed = [event["ts"] for event in events if _is_timed(event)]
+    if not timed:
+        return None
+    first, last = min(timed), max(timed)
+    times = [first + (last - first) * part / 100 for part in range(100)]
+    pid = 99_999_999
+    operator = {"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": pid, "tid": pid, "dur": 10}
+    events += [{"ph": "C", "name": "power", "pid": 0, "ts": ts, "args": {"W": 300}} for ts in times]
+    events += [{**operator, "ts": ts, "args": {"External id": 0}} for ts in times]
+    return events
+
+
+def _marked_steps(events: list[Event]) -> list[Event]:
+    marks = [
+        event for event in events if str(event.get("name", "")).startswith(STEP) and event.get("ph") == "X"
+    ]
+    return sorted(
+        (mark for mark in marks if mark.get("cat") not in GPU_CATEGORIES), key=lambda mark: mark["ts"]
+    )
+
+
+def _between(events: list[Event], first: float, last: float) -> Changed:
+    """What is called between two times, as if recording began and ended there."""
+    kept, gone = [], set()
+    for event in events:
+        if not _is_timed(event) or event.get("cat") in GPU_CATEGORIES:
+            continue
+        if event.get("cat") == "python_function":
+            start, end = max(event["ts"], first), min(_end(event), last)
+            if start < end:
+                kept.append({**event, "ts": start, "dur": end - start})
+        elif first <= event["ts"] < last:
+            kept.append(event)
+        elif (correlation := _args(event).get("correlation")) is not None:
+            gone.add(correlation)
+    kept += [event for event in events if not _is_timed(event)]
+    gpu = [event for event in events if _is_timed(event) and event.get("cat") in GPU_CATEGORIES]
+    return kept + [
+        event for event in gpu if event["ts"] >= first and _args(event).get("correlation") not in gone
+    ]
+
+
+def without_first_step(events: list[Event]) -> Changed:
+    steps = _marked_steps(events)
+    return _between(events, steps[1]["ts"], float("inf")) if len(steps) >= FEWEST_STEPS else None
+
+
+def without_last_step(events: list[Event]) -> Changed:
+    steps = _marked_steps(events)
+    return _between(events, float("-inf"), steps[-1]["ts"]) if len(steps) >= FEWEST_STEPS else None
+
+
+def without_stacks(events: list[Event]) -> Changed:
+    kept = [event for event in events if event.get("cat") != "python_function"]
+    old = [_args(event).pop("Call stack") for event in kept if "Call stack" in _args(event)]
+    return kept if old or len(kept) < len(events) else None
+
+
+def twice(events: list[Event]) -> Changed:
+    """The job, and after it the same again: with ids, steps, frames and addresses of its own, with as much
+    more memory as the first one keeps. Only with steps."""
+    timed = [event for event in events if _is_timed(event) and event.get("ph") not in FLOWS]
+    later_us = max(map(_end, timed)) - min(event["ts"] for event in timed) + GAP_US
+    correlation = _span(events, OTHER_IDS)
+    external = _span(
+        [event for event in events if event.get("cat") in {"cpu_op", "user_annotation", "Operator"}],
+        EXTERNAL_IDS,
+    )
+    frames = _span(events, ("Python id",))
+    steps = len({mark["name"] for mark in _marked_steps(events)})
+    if steps < 2:  # what comes between the copies is in no step
+        return None
+    grown = _grown(timed)
+    again = []
+    for event in timed:
+        copy = {**event, "ts": event["ts"] + later_us, "args": dict(_args(event))}
+        _add_to_ids(copy, correlation, external)
+        name, args = str(event.get("name", "")), copy["args"]
+        if name.startswith(STEP):
+            copy["name"] = f"{STEP}{int(name.removeprefix(STEP)) + steps}"
+        for key in ("Python id", "Python parent id"):
+            if isinstance(args.get(key), int):
+                args[key] += frames
+        if isinstance(args.get("Addr"), int):
+            args["Addr"] += 2**44
+            for key in ("Total Allocated", "Total Reserved"):
+                if isinstance(args.get(key), int):
+                    args[key] += grown[_allocator(event), key]
+        again.append(copy)
+    return events + again
+
+
+def _span(events: list[Event], keys: tuple[str, ...]) -> int:
+    found = [_args(event).get(key) for event in events for key in keys]
+    numbers = [number for number in found if isinstance(number, int) and number > 0]
+    return max(numbers) - min(numbers) + 1 if numbers else 0
+
+
+def _allocator(event: Event) -> tuple[Any, Any]:
+    return _args(event).get("Device Type"), _args(event).get("Device Id")
+
+
+def _grown(timed: list[Event]) -> dict[Any, int]:
+    """How much each allocator's totals grow from before the first event to after the last."""
+    first: dict[Any, int] = {}
+    grown: dict[Any, int] = {}
+    changes = [event for event in sorted(timed, key=lambda event: event["ts"]) if "Addr" in _args(event)]
+    for key in ("Total Allocated", "Total Reserved"):
+        for event in changes:
+            place, args = (_allocator(event), key), _args(event)
+            total = args.get(key)
+            if isinstance(total, int):
+                before = total - int(args.get("Bytes", 0)) * (key == "Total Allocated")
+                grown[place] = total - first.setdefault(place, before)
+    return grown
+
+
+TRANSFORMATIONS = (
+    *(
+        Transformation(
+            f"gpu {us} µs {'late' if sign > 0 else 'early'}", partial(gpu_clock, late_us=sign * us)
+        )
+        for us in (5, 20, 100, 200)
+        for sign in (-1, 1)
+    ),
+    Transformation("an hour later", an_hour_later),
+    Transformation("in any order", in_any_order),
+    Transformation("whole microseconds", whole_microseconds),
+    Transformation("other ids", other_ids),
+    Transformation("counters and another process", counters_and_another_process),
+    Transformation("without first step", without_first_step),
+    Transformation("without last step", without_last_step),
+    Transformation("without stacks", without_stacks, keeps_first=False),
+    Transformation("twice", twice),
+)
