@@ -131,13 +131,13 @@ def hang(path: str | PathLike[str]) -> HangReport:
     """Say which ranks hold up a job that hangs: a folder with a dump of each rank's flight recorder.
 
     Returns the HangReport. Raises errors of `tb_gpudiag.errors`: NothingToRead if there is no dump,
-    UsageError if two are of one rank, and a TraceError if a file cannot be read.
+    UsageError if two are of one rank, a TraceError if a file cannot be read, and LimitReached.
     """
     from tb_gpudiag import notebook
-    from tb_gpudiag.report.building.hang_report import diagnose_hang
+    from tb_gpudiag.service.analyses.hangs import hang_at
 
     notebook.set_up()
-    found, problems = diagnose_hang([fspath(path)])
+    found, problems = hang_at([fspath(path)])
     if found is None or problems:
         raise problems[0]
     return found

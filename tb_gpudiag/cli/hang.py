@@ -7,18 +7,18 @@ from collections.abc import Sequence
 
 from tb_gpudiag.cli.formats import add_options, write
 from tb_gpudiag.cli.output import errors_data, tell_errors
-from tb_gpudiag.report.building.hang_report import diagnose_hang
 from tb_gpudiag.report.views.rank_views import hang_document
 from tb_gpudiag.report.wire import to_dict
+from tb_gpudiag.service.analyses.hangs import hang_at
 
 
 def run(arguments: Sequence[str]) -> int:
     """Return 0 on success, 2 if no dump could be read.
 
-    Raises UsageError and NothingToRead.
+    Raises UsageError, NothingToRead, LimitReached and ProcessFailed.
     """
     parsed = parser().parse_args(arguments)
-    found, errors = diagnose_hang(parsed.paths)
+    found, errors = hang_at(parsed.paths)
     tell_errors(errors)
     if found is None:
         return 2

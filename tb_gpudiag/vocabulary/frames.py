@@ -57,6 +57,7 @@ _GENERATED = re.compile(r"[/\\]torchinductor_\w+[/\\]", re.A)  # written by torc
 COMPREHENSIONS = frozenset({"<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>"})
 """They have frames of their own, some only in older Pythons, but are a part of the function around them."""
 
+_DIGITS_OF_NO_LINE = 10
 _NUMBER = r"(0x[0-9a-fA-F]+|\d+)"
 
 
@@ -99,7 +100,8 @@ def parse_frame(name: str, line_kind: LineKind = LineKind.DEFINITION) -> Frame |
     found = _FRAME.fullmatch(name, 0, LONGEST_MATCHED)
     if found is None or name.startswith("<built-in"):
         return None
-    return Frame(found["file"], int(found["line"][:9]), found["function"], line_kind)
+    line = int(found["line"]) if len(found["line"]) < _DIGITS_OF_NO_LINE else 0
+    return Frame(found["file"], line, found["function"], line_kind)
 
 
 @lru_cache(maxsize=65_536)

@@ -13,10 +13,19 @@ import pytest
 import tb_gpudiag
 from tb_gpudiag.cli.main import main
 from tb_gpudiag.cli.schema import schema
+from tb_gpudiag.errors import LimitReached
+from tb_gpudiag.service.analyses import hangs
 from tb_gpudiag.trace.flight_recorder.plain_pickle import plain_data
 from tests.cli.test_annotations import closed
 from tests.patience import HANGS_S
+from tests.service.in_process import InProcess
 from tests.trace.flight_recorder.dumps import WORLD, entry, write
+
+
+@pytest.fixture(autouse=True)
+def read_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "slow" not in request.keywords:
+        monkeypatch.setattr(hangs, "Child", InProcess)
 
 
 @pytest.fixture
@@ -67,6 +76,20 @@ def test_a_file_that_cannot_be_read_is_said_and_the_rest_is_read(
     assert main(["hang", hanging]) == 0
     assert "nccl_trace_rank_3: the pickle is damaged" in capsys.readouterr().err
     assert main(["hang", str(broken)]) == 2
+
+
+@pytest.mark.slow
+def test_dumps_are_read_in_a_process_that_is_ended_at_the_time_limit(
+    hanging: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(hanging)
+    assert main(["hang", "."]) == 0
+    assert "which rank 1 has not called" in " ".join(capsys.readouterr().out.split())
+    monkeypatch.setenv("GPUDIAG_TIME_LIMIT_S", "0.001")
+    assert main(["hang", "."]) == 2
+    assert "stopped at its time limit of 0.001 s" in capsys.readouterr().err
+    with pytest.raises(LimitReached):
+        tb_gpudiag.hang(hanging)
 
 
 @pytest.mark.slow

@@ -7,7 +7,9 @@ that does not wait itself is what holds up the job. If there is none, ranks wait
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from enum import IntEnum
 from functools import cached_property
@@ -29,10 +31,10 @@ class HangReason(IntEnum):
     NO_DUMP = 7  # ranks without a dump are waited for
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GroupMembers:
     """A process group, as all dumps together know it. ranks: its members, or those that used it if no dump
-    says. is_known: a dump says which ranks are its members."""
+    says. is_known: a dump says which ranks are its members. There is one of each group."""
 
     name: str
     description: str
@@ -42,12 +44,13 @@ class GroupMembers:
 
 @dataclass(frozen=True)
 class Waiting:
-    """An operation that has not ended on a rank. waits_for: ranks that have not called it."""
+    """An operation that has not ended on a rank. waits_for: ranks that have not called it, one
+    set for all who wait for the same."""
 
     rank: int
     group: GroupMembers
     operation: Operation
-    waits_for: tuple[int, ...]
+    waits_for: frozenset[int]
 
 
 @dataclass(frozen=True)
@@ -81,19 +84,24 @@ class Hang:
 
 def find_hang(dumps: Sequence[FlightDump]) -> Hang:
     """Find out who waits for whom. dumps: one of each rank, from the same moment."""
-    groups = _groups(dumps)
-    called = {group: _Calls(group) for group in groups.values()}
+    with_dump = {dump.rank for dump in dumps}
+    groups = _groups(dumps, with_dump)
+    called = {group: _Calls(group, with_dump) for group in groups.values()}
     for dump in dumps:
         for operation in dump.operations:
             called[groups[dump.rank, operation.group]].add(dump.rank, operation)
-    with_dump = {dump.rank for dump in dumps}
     waiting = {}
     for dump in dumps:
-        found = _first_waiting(dump, groups, called, with_dump)
+        found = _first_waiting(dump, groups, called)
         if found is not None:
             waiting[dump.rank] = found
     why, culprits = _why(waiting, with_dump)
-    mismatch = next(filter(None, (_mismatch(calls, waiting.values()) for calls in called.values())), None)
+    last: dict[GroupMembers, int] = {}
+    for found in waiting.values():
+        last[found.group] = max(found.operation.sequence, last.get(found.group, -1))
+    mismatch = next(
+        filter(None, (_mismatch(calls, last.get(calls.group, -1)) for calls in called.values())), None
+    )
     if mismatch is not None:
         why, culprits = HangReason.MISMATCH, _minority(mismatch)
     return Hang(
@@ -108,16 +116,18 @@ def find_hang(dumps: Sequence[FlightDump]) -> Hang:
 
 
 class _Calls:
-    """What the ranks of a group called."""
+    """What the ranks of a group called. No rank is looked for in a list: a group may have all ranks of a
+    large job."""
 
-    def __init__(self, group: GroupMembers) -> None:
+    def __init__(self, group: GroupMembers, with_dump: set[int]) -> None:
         self.group = group
         self.by_sequence: dict[int, dict[int, Operation]] = {}  # collectives, by rank
-        self._latest = dict.fromkeys(group.ranks, -1)
+        self._with_dump = with_dump
+        self._latest: dict[int, int] = {}  # collective of each rank that called one
+        self._missing: dict[int, frozenset[int]] = {}  # by how many ranks they are
         self._ended: set[int] = set()
-        self._numbers: dict[
-            tuple[int, int, bool], list[int]
-        ] = {}  # by rank and peer, of what it sends or not
+        # By rank and peer, of what it sends or not; ascending.
+        self._numbers: dict[tuple[int, int, bool], list[int]] = {}
 
     def add(self, rank: int, operation: Operation) -> None:
         if operation.is_collective:
@@ -126,90 +136,114 @@ class _Calls:
             if operation.progress is Progress.DONE:
                 self._ended.add(operation.sequence)
         else:
-            sends = operation.sends_to >= 0
-            peer = operation.sends_to if sends else operation.receives_from
-            self._numbers.setdefault((rank, peer, sends), []).append(operation.number)
+            self._numbers.setdefault((rank, *_peer(operation)), []).append(operation.number)
 
     @cached_property
-    def called_by_all(self) -> int:
-        """The last collective that all members have called."""
-        return min(self._latest.values())
+    def _reached(self) -> list[int]:
+        """The latest collective of each member, ascending."""
+        return sorted(self._latest.get(rank, -1) for rank in self.group.ranks)
+
+    @cached_property
+    def called_by_dumps(self) -> int:
+        """The last collective that all members with a dump have called."""
+        with_dump = self._with_dump.intersection(self.group.ranks)
+        return min((self._latest.get(rank, -1) for rank in with_dump), default=sys.maxsize)
+
+    @cached_property
+    def _places(self) -> dict[int, int]:
+        return {rank: place for place, rank in enumerate(self.group.ranks)}
 
     def has_ended(self, operation: Operation) -> bool:
         """Whether a collective that all have called has ended on a rank: on the others, it ends now."""
-        return operation.sequence <= self.called_by_all and operation.sequence in self._ended
+        return operation.sequence <= self._reached[0] and operation.sequence in self._ended
 
-    def missing(self, rank: int, operation: Operation) -> tuple[int, ...]:
+    def missing(self, rank: int, operation: Operation) -> frozenset[int]:
         """Return the ranks of the group that have not called this operation of a rank."""
         if operation.is_collective:
-            return tuple(r for r in self.group.ranks if self._latest[r] < operation.sequence)
-        sends = operation.sends_to >= 0
-        peer = operation.sends_to if sends else operation.receives_from
+            count = bisect_left(self._reached, operation.sequence)
+            if count not in self._missing:
+                before = (r for r in self.group.ranks if self._latest.get(r, -1) < operation.sequence)
+                self._missing[count] = frozenset(before)
+            return self._missing[count]
+        peer, sends = _peer(operation)
         if not self.group.is_known or peer >= len(self.group.ranks):
-            return ()
+            return frozenset()
         other = self.group.ranks[peer]
-        theirs = self._numbers.get((other, self.group.ranks.index(rank), not sends), [])
-        place = self._numbers[rank, peer, sends].index(operation.number)
-        return () if place < len(theirs) else (other,)
+        theirs = self._numbers.get((other, self._places.get(rank, -1), not sends), [])
+        place = bisect_left(self._numbers[rank, peer, sends], operation.number)
+        return frozenset() if place < len(theirs) else frozenset({other})
+
+
+def _peer(operation: Operation) -> tuple[int, bool]:
+    """The other rank of a send or receive, and whether it is a send."""
+    sends = operation.sends_to >= 0
+    return operation.sends_to if sends else operation.receives_from, sends
 
 
 def _first_waiting(
-    dump: FlightDump,
-    groups: Mapping[tuple[int, str], GroupMembers],
-    called: Mapping[GroupMembers, _Calls],
-    with_dump: set[int],
+    dump: FlightDump, groups: Mapping[tuple[int, str], GroupMembers], called: Mapping[GroupMembers, _Calls]
 ) -> Waiting | None:
     """Find the first operation of a rank that others have not called; if there is none, the first that has
     not ended: at the moment of a dump, operations that all have called may be under way."""
     under_way = None
     for operation in dump.operations:
         group = groups[dump.rank, operation.group]
-        done = operation.progress is Progress.DONE
-        if done and (not operation.is_collective or operation.signature.kind in _ONE_WAY):
-            continue
-        if operation.is_collective and called[group].has_ended(operation):
-            continue
-        missing = called[group].missing(dump.rank, operation)
+        calls = called[group]
         # Gloo calls an operation retired that has failed.
-        if not done or with_dump.intersection(missing):
-            found = Waiting(dump.rank, group, operation, missing)
-            if missing:
-                return found
-            under_way = under_way or found
+        if operation.progress is Progress.DONE and (
+            not operation.is_collective
+            or operation.signature.kind in _ONE_WAY
+            or operation.sequence <= calls.called_by_dumps
+        ):
+            continue
+        if operation.is_collective and calls.has_ended(operation):
+            continue
+        missing = calls.missing(dump.rank, operation)
+        if missing:
+            return Waiting(dump.rank, group, operation, missing)
+        under_way = under_way or Waiting(dump.rank, group, operation, missing)
     return under_way
 
 
-def _groups(dumps: Sequence[FlightDump]) -> dict[tuple[int, str], GroupMembers]:
+def _groups(dumps: Sequence[FlightDump], with_dump: set[int]) -> dict[tuple[int, str], GroupMembers]:
     """Return the group that each rank means by each name. Groups of different ranks may have one name."""
-    named = _named_members(dumps)
+    named = _named_members(dumps, with_dump)
     used: dict[str, set[int]] = {}
     for dump in dumps:
         for name in dump.groups:
             used.setdefault(name, set()).add(dump.rank)
     groups = {}
+    known: dict[tuple[str, str, tuple[int, ...]], GroupMembers] = {}
     for dump in dumps:
         for name, group in dump.groups.items():
             ranks = named.get((dump.rank, name), ())
-            members = ranks or tuple(sorted(used[name]))
-            groups[dump.rank, name] = GroupMembers(name, group.description, members, bool(ranks))
+            key = name, group.description, ranks
+            if key not in known:
+                known[key] = GroupMembers(*key[:2], ranks or tuple(sorted(used[name])), bool(ranks))
+            groups[dump.rank, name] = known[key]
     return groups
 
 
-def _named_members(dumps: Sequence[FlightDump]) -> dict[tuple[int, str], tuple[int, ...]]:
+def _named_members(
+    dumps: Sequence[FlightDump], with_dump: set[int]
+) -> dict[tuple[int, str], tuple[int, ...]]:
     """Return the members of each rank's groups, as its own dump or that of another member names them."""
     named: dict[tuple[int, str], tuple[int, ...]] = {}
+    seen = set()
     for dump in dumps:
         for name, group in dump.groups.items():
-            named.update({(rank, name): group.ranks for rank in group.ranks if (rank, name) not in named})
+            if (name, group.ranks) not in seen:
+                seen.add((name, group.ranks))
+                for rank in with_dump.intersection(group.ranks):
+                    named.setdefault((rank, name), group.ranks)
     for dump in dumps:  # its own dump knows best
         named.update({(dump.rank, name): group.ranks for name, group in dump.groups.items() if group.ranks})
     return named
 
 
-def _mismatch(calls: _Calls, waiting: Iterable[Waiting]) -> CalledDifferently | None:
+def _mismatch(calls: _Calls, last: int) -> CalledDifferently | None:
     """Find the first collective that the ranks of a group do not agree on, if ranks wait in it, or in a later
-    one of the group."""
-    last = max((w.operation.sequence for w in waiting if w.group == calls.group), default=-1)
+    one of the group. last: the last one that a rank waits in."""
     for sequence in sorted(calls.by_sequence):
         by_rank = calls.by_sequence[sequence]
         if sequence <= last and len({operation.signature for operation in by_rank.values()}) > 1:
@@ -225,7 +259,7 @@ def _why(waiting: Mapping[int, Waiting], with_dump: set[int]) -> tuple[HangReaso
     """Follow who waits for whom to those who wait for nobody."""
     if not waiting:
         return HangReason.NO_HANG, ()
-    awaited = {rank for found in waiting.values() for rank in found.waits_for}
+    awaited = frozenset[int]().union(*{found.waits_for for found in waiting.values()})
     if not awaited:
         return _all_have_called(waiting)
     without_dump = sorted(awaited - with_dump)
@@ -251,11 +285,12 @@ def _all_have_called(waiting: Mapping[int, Waiting]) -> tuple[HangReason, tuple[
 
 def _cycle(waiting: Mapping[int, Waiting]) -> tuple[int, ...]:
     """Return ranks that wait for each other in a circle."""
-    rank, seen = min(waiting), list[int]()
+    first = {ranks: min(ranks) for ranks in {found.waits_for for found in waiting.values()} if ranks}
+    rank, seen = min(waiting), dict[int, int]()
     while rank not in seen:
-        seen.append(rank)
-        rank = waiting[rank].waits_for[0]
-    return tuple(sorted(seen[seen.index(rank) :]))
+        seen[rank] = len(seen)
+        rank = first[waiting[rank].waits_for]
+    return tuple(sorted(list(seen)[seen[rank] :]))
 
 
 def _minority(mismatch: CalledDifferently) -> tuple[int, ...]:
@@ -266,4 +301,4 @@ def _minority(mismatch: CalledDifferently) -> tuple[int, ...]:
     most = max(by_signature.values(), key=len)
     if 2 * len(most) <= len(mismatch.called):
         return tuple(sorted(mismatch.called))
-    return tuple(rank for rank in sorted(mismatch.called) if rank not in most)
+    return tuple(sorted(mismatch.called.keys() - most))

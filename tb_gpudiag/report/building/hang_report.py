@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from tb_gpudiag.errors import GpudiagError
 from tb_gpudiag.facts.hanging.who_waits import Hang, HangReason, find_hang
@@ -12,8 +12,9 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.file_name import report_on_file
 from tb_gpudiag.trace.files.find import TraceFile
 from tb_gpudiag.trace.flight_recorder.dump import FlightDump, Operation
-from tb_gpudiag.trace.flight_recorder.read_dump import read_dumps
+from tb_gpudiag.trace.flight_recorder.read_dump import Guard, read_dumps, unguarded
 from tb_gpudiag.vocabulary.collective_kinds import operation as operation_of
+from tb_gpudiag.vocabulary.frames import Frame
 from tb_gpudiag.wording.format import count, in_quotes, one_line
 from tb_gpudiag.wording.rank_numbers import numbers_text, ranks_text
 from tb_gpudiag.wording.vocabulary import collective
@@ -22,6 +23,7 @@ from tb_gpudiag.wording.vocabulary import collective
 _MOST_ROWS: Final = 200
 _MOST_RANKS: Final = 4_096
 _MOST_ERRORS: Final = 8
+_MOST_PARTS: Final = 8  # of a sentence
 
 _ADVICE: Final = {
     HangReason.CANNOT_TELL: "Write a dump of every rank at the same moment.",
@@ -51,12 +53,14 @@ _ADVICE: Final = {
 }
 
 
-def diagnose_hang(paths: Sequence[str], folder: str = "") -> tuple[pb.HangReport | None, list[GpudiagError]]:
+def diagnose_hang(
+    paths: Sequence[str], folder: str = "", guard: Guard = unguarded
+) -> tuple[pb.HangReport | None, list[GpudiagError]]:
     """Read the dumps at these paths and report on them, if one can be read. Also return what went wrong.
 
-    folder: see open_local. Raises NothingToRead and UsageError: see read_dumps.
+    folder: see open_local. guard: of each dump. Raises NothingToRead and UsageError: see read_dumps.
     """
-    dumps, errors = read_dumps(paths, folder)
+    dumps, errors = read_dumps(paths, folder, guard)
     return build_hang_report(dumps) if dumps else None, errors
 
 
@@ -97,42 +101,66 @@ def build_hang_report(dumps: Sequence[FlightDump]) -> pb.HangReport:
         culprits=hang.culprits[:_MOST_RANKS],
         notes=_notes(hang, dumps),
     )
-    rows: dict[bytes, pb.HangingRanks] = {}
-    for rank in sorted(hang.ranks, key=lambda rank: (rank not in hang.culprits, rank)):
-        row = _row(hang, rank)
-        rows.setdefault(row.SerializeToString(deterministic=True), row).ranks.append(rank)
-    for row in rows.values():
-        row.ranks_text = numbers_text(row.ranks)
-    report.ranks.extend(islice(rows.values(), _MOST_ROWS))
-    if len(rows) > _MOST_ROWS:
+    places: dict[_Place, list[int]] = {}
+    culprits = frozenset(hang.culprits)
+    for rank in (*hang.culprits, *(rank for rank in hang.ranks if rank not in culprits)):
+        places.setdefault(_place(hang, rank, is_culprit=rank in culprits), []).append(rank)
+    report.ranks.extend(_row(place, ranks) for place, ranks in islice(places.items(), _MOST_ROWS))
+    if len(places) > _MOST_ROWS:
         report.notes.append(
-            f"{count(len(rows) - _MOST_ROWS, 'row')} of ranks that do something else are left out."
+            f"{count(len(places) - _MOST_ROWS, 'row')} of ranks that do something else are left out."
         )
     return report
 
 
-def _row(hang: Hang, rank: int) -> pb.HangingRanks:
-    """Where a rank is, without its number."""
+class _Place(NamedTuple):
+    """Where a rank is."""
+
+    state: str
+    operation: str = ""
+    sequence: int = 0
+    group: str = ""
+    frame: Frame | None = None
+    waits_for: frozenset[int] = frozenset()
+
+
+def _place(hang: Hang, rank: int, *, is_culprit: bool) -> _Place:
     waiting = hang.waiting.get(rank)
     operation = waiting.operation if waiting else hang.last.get(rank)
     if operation is None:
-        return pb.HangingRanks(state="NO_DUMP")
+        return _Place("NO_DUMP")
     if waiting is None:
         state = "ENDED"
     else:
-        state = "QUEUED" if hang.why is HangReason.NOT_BEGUN and rank in hang.culprits else "WAITS"
-    frame = operation.frame
+        state = "QUEUED" if hang.why is HangReason.NOT_BEGUN and is_culprit else "WAITS"
+    return _Place(
+        state,
+        _kind(operation),
+        max(operation.sequence, 0),
+        hang.group_of(rank, operation).description,
+        operation.frame,
+        waiting.waits_for if waiting else frozenset(),
+    )
+
+
+def _row(at: _Place, ranks: Sequence[int]) -> pb.HangingRanks:
+    awaited = sorted(at.waits_for)
     return pb.HangingRanks(
-        state=state,
-        operation=_kind(operation),
-        sequence=max(operation.sequence, 0),
-        group=one_line(hang.group_of(rank, operation).description),
-        place=frame
+        state=at.state,
+        ranks=ranks[:_MOST_RANKS],
+        ranks_text=numbers_text(ranks),
+        operation=at.operation,
+        sequence=at.sequence,
+        group=one_line(at.group),
+        place=at.frame
         and pb.Place(
-            file=one_line(frame.file), line=frame.line, line_kind="RUNNING", function=one_line(frame.function)
+            file=one_line(at.frame.file),
+            line=at.frame.line,
+            line_kind="RUNNING",
+            function=one_line(at.frame.function),
         ),
-        waits_for=waiting.waits_for[:_MOST_RANKS] if waiting else (),
-        waits_for_text=numbers_text(waiting.waits_for) if waiting and waiting.waits_for else "",
+        waits_for=awaited[:_MOST_RANKS],
+        waits_for_text=numbers_text(awaited) if awaited else "",
     )
 
 
@@ -154,8 +182,9 @@ def _at(operation: Operation) -> str:
 def _waited_in(hang: Hang) -> str:
     """Who waits in what, of the operation that most ranks wait in."""
     by_operation: dict[tuple[str, int], list[int]] = {}
+    culprits = frozenset(hang.culprits)
     for rank, found in hang.waiting.items():
-        if set(found.waits_for) & set(hang.culprits):
+        if not culprits.isdisjoint(found.waits_for):
             by_operation.setdefault((found.group.name, found.operation.sequence), []).append(rank)
     ranks = max(by_operation.values(), key=len)
     found = hang.waiting[min(ranks)]
@@ -186,19 +215,24 @@ def _mismatch(hang: Hang) -> str:
         signature = operation.signature
         size = f" of {count(signature.elements, 'value')}" if signature.elements >= 0 else ""
         parts.setdefault(f"{_kind(operation)}{size} ({signature.data_type}){_at(operation)}", []).append(rank)
-    said = "; ".join(f"{what} on {ranks_text(ranks)}" for what, ranks in parts.items())
+    said = _joined((f"{what} on {ranks_text(ranks)}" for what, ranks in parts.items()), len(parts))
     group = in_quotes(hang.mismatch.group.description)
     return f"Ranks disagree on collective {hang.mismatch.sequence:,} of {group}: {said}."
 
 
 def _cycle(hang: Hang) -> str:
-    each = [
-        f"rank {rank} waits for {ranks_text(found.waits_for)} in {_called(found.operation)} of "
+    each = (
+        f"rank {rank} waits for {ranks_text(sorted(found.waits_for))} in {_called(found.operation)} of "
         f"{in_quotes(found.group.description)}{_at(found.operation)}"
         for rank in hang.culprits
         if (found := hang.waiting[rank])
-    ]
-    return f"Ranks wait for each other: {'; '.join(each)}."
+    )
+    return f"Ranks wait for each other: {_joined(each, len(hang.culprits))}."
+
+
+def _joined(parts: Iterable[str], total: int) -> str:
+    more = [f"{total - _MOST_PARTS:,} more"] if total > _MOST_PARTS else []
+    return "; ".join([*islice(parts, _MOST_PARTS), *more])
 
 
 def _not_begun(hang: Hang) -> str:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-from tb_gpudiag.errors import LimitReached
+from tb_gpudiag.errors import LimitReached, is_out_of_memory
 
 # Memory fills up at a few gigabytes per second at most, so this is often enough.
 WATCH_EVERY_S = 0.05
@@ -68,6 +68,17 @@ class AnalysisLimit:
         finally:
             self._watched = False
             timer.cancel()
+
+    @contextlib.contextmanager
+    def within(self, where: str) -> Iterator[None]:
+        """Raise LimitReached if the code inside takes too much memory or too long."""
+        try:
+            with self.watched(where):
+                yield
+        except Exception as error:
+            if is_out_of_memory(error):
+                raise self.error(where) from error
+            raise
 
     def error(self, where: str) -> LimitReached:
         """Return the error for a file that took too much."""

@@ -12,11 +12,13 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-from tb_gpudiag.errors import NotATrace, Unsafe
+from tb_gpudiag.errors import NotATrace, TooLarge, Unsafe
 from tb_gpudiag.trace.memory.snapshot_pickle import BUILDS_OBJECTS
 
 _MARK: Final = object()
 _STOP: Final = ord(".")
+# A dump of 2,000 operations has some 500,000. Each may make a list, which takes 60 times its byte in memory.
+MOST_INSTRUCTIONS: Final = 50_000_000
 
 
 class _Reader:
@@ -111,11 +113,12 @@ _CHANGES: Final[dict[int, Callable[[_Reader], object]]] = {
 def plain_data(data: bytes, path: str) -> Any:
     """Return the numbers, text, lists and dicts of a pickle. Tuples become lists.
 
-    Raises Unsafe if it would build anything else, and NotATrace if it is damaged.
+    Raises Unsafe if it would build anything else, NotATrace if it is damaged, and TooLarge. Parts are shared
+    as in the pickle, so a walk over all of them may never end.
     """
     reader = _Reader(data)
     try:
-        while True:
+        for _ in range(MOST_INSTRUCTIONS):
             instruction = reader.number("<B")
             if instruction == _STOP:
                 return reader.stack[-1]
@@ -131,3 +134,4 @@ def plain_data(data: bytes, path: str) -> Any:
                 raise ValueError("instruction")
     except (ValueError, LookupError, struct.error) as error:
         raise NotATrace("the pickle is damaged", where=path, remedy="dump it again") from error
+    raise TooLarge("the pickle has more values than any dump", where=path, remedy="record fewer operations")

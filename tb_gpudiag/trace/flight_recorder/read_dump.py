@@ -8,11 +8,26 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from math import prod
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from functools import lru_cache
+from operator import attrgetter
+from typing import Any, Final, TypeVar
 
 from tb_gpudiag.errors import GpudiagError, NotATrace, NothingToRead, TooLarge, Unreadable, UsageError
+from tb_gpudiag.trace.checked import (
+    LATEST_NS,
+    MOST_COUNT,
+    MOST_ELEMENTS,
+    MOST_LINE,
+    WrongField,
+    elements,
+    listed,
+    record,
+    text,
+    whole,
+)
 from tb_gpudiag.trace.credentials.removing import cleaned
 from tb_gpudiag.trace.files.opening import open_local
 from tb_gpudiag.trace.files.other_recorders import DUMP_HEAD_BYTES, is_dump, rank_in
@@ -25,9 +40,16 @@ from tb_gpudiag.vocabulary.frames import Frame, LineKind, place_frame
 MOST_BYTES: Final = 256 << 20
 # Files of a folder that are looked into.
 MOST_FILES: Final = 100_000
+# Of one dump, and what one of them has.
+MOST_OPERATIONS: Final = 1_000_000
+_MOST_TENSORS: Final = 1_000_000
+_MOST_FRAMES: Final = 1_000_000
+
+T = TypeVar("T")
 
 _PICKLE: Final = re.compile(rb"\x80[\x02-\x05]", re.DOTALL)
 _FIELDS: Final = ("entries", "pg_config")
+_RANKS: Final = re.compile(r"\[(\d{1,9}(, ?\d{1,9})*)?\]")
 _PEER: Final = re.compile(r"(\d{1,9})(->|<-)(\d{1,9})")
 # Ranks may give different sizes to these.
 _UNEVEN: Final = re.compile(r"all_to_?all|gather|scatter|coalesced|barrier", re.IGNORECASE)
@@ -37,8 +59,17 @@ _REMEDY: Final = (
     "set TORCH_FR_BUFFER_SIZE=2000 before the job starts, so that each rank writes a dump when it hangs"
 )
 
+Guard = Callable[[str], AbstractContextManager[None]]
+"""Raises a GpudiagError if reading the file of this path takes too much."""
 
-def read_dumps(paths: Sequence[str], folder: str = "") -> tuple[list[FlightDump], list[GpudiagError]]:
+
+def unguarded(_path: str) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+def read_dumps(
+    paths: Sequence[str], folder: str = "", guard: Guard = unguarded
+) -> tuple[list[FlightDump], list[GpudiagError]]:
     """Read the dumps at these paths: files, and folders of them. Also return what could not be read.
 
     folder: see open_local.
@@ -51,7 +82,8 @@ def read_dumps(paths: Sequence[str], folder: str = "") -> tuple[list[FlightDump]
     errors: list[GpudiagError] = []
     for path, rank in _files(paths, folder, errors):
         try:
-            dump = read_dump(path, rank, folder)
+            with guard(path):
+                dump = read_dump(path, rank, folder)
         except GpudiagError as error:
             errors.append(error)
             continue
@@ -118,19 +150,77 @@ def read_dump(path: str, rank: int, folder: str = "") -> FlightDump:
     if not isinstance(found, dict) or any(field not in found for field in _FIELDS):
         raise NotATrace("it is not a dump of the flight recorder", where=path, remedy=_REMEDY)
     try:
-        configured = {str(name): _ranks(group["ranks"]) for name, group in found["pg_config"].items()}
-        operations = [_operation(entry) for entry in found["entries"]]
-        groups = {
-            name: ProcessGroup(description, _members(configured, name, description))
-            for name, description in (map(str, entry["process_group"]) for entry in found["entries"])
+        return _Dump(found).read(path, rank)
+    except WrongField as error:
+        raise NotATrace(f"{error}", where=path, remedy="dump it again") from error
+
+
+class _Dump:
+    """The parts of one dump. A pickle shares them, so each is read once: otherwise, a small file could take
+    for ever."""
+
+    def __init__(self, found: dict[str, Any]) -> None:
+        self._found = found
+        self._read: dict[tuple[str, int], Any] = {}
+
+    def read(self, path: str, rank: int) -> FlightDump:
+        """Raises WrongField."""
+        entries = listed(self._found.get("entries"), "entries", MOST_OPERATIONS)
+        configured = {
+            text(name, "pg_config"): _ranks(record(group, "pg_config").get("ranks"))
+            for name, group in record(self._found.get("pg_config"), "pg_config").items()
         }
-    except (AttributeError, KeyError, TypeError, ValueError, LookupError) as error:
-        raise NotATrace("the dump is damaged", where=path, remedy="dump it again") from error
-    return FlightDump(rank, path, groups, sorted(operations, key=lambda operation: operation.number))
+        groups: dict[str, ProcessGroup] = {}
+        operations = [self._operation(entry, f"entries[{at}]", groups) for at, entry in enumerate(entries)]
+        for name, group in groups.items():
+            groups[name] = replace(group, ranks=_members(configured, name, group.description))
+        return FlightDump(rank, path, groups, sorted(operations, key=attrgetter("number")))
+
+    def _operation(self, entry: object, place: str, groups: dict[str, ProcessGroup]) -> Operation:
+        """Read an operation, and add its group without the members."""
+        fields = record(entry, place)
+
+        def once(part: Callable[[object, str], T], name: str) -> T:
+            key = name, id(fields.get(name))
+            if key not in self._read:
+                self._read[key] = part(fields.get(name), f"{place}.{name}")
+            found: T = self._read[key]
+            return found
+
+        group, description = once(_group, "process_group")
+        groups.setdefault(group, ProcessGroup(description, ()))
+        name = text(fields.get("profiling_name"), f"{place}.profiling_name")
+        kind, _, peers = name.partition(":")[2].partition(" ")
+        peer = _PEER.fullmatch(peers)
+        same = _EVEN.search(kind) or not _UNEVEN.search(kind)
+        size = once(_elements, "input_sizes")
+        return Operation(
+            number=whole(fields.get("record_id"), f"{place}.record_id"),
+            sequence=whole(fields.get("collective_seq_id"), f"{place}.collective_seq_id", -1, MOST_COUNT),
+            group=group,
+            signature=Signature(
+                kind.removeprefix("_"),
+                size if same and peer is None else -1,
+                once(_data_type, "input_dtypes"),
+            ),
+            progress=_progress(fields, place),
+            called_ns=whole(fields.get("time_created_ns"), f"{place}.time_created_ns", 0, LATEST_NS),
+            sends_to=int(peer[3]) if peer and peer[2] == "->" else -1,
+            receives_from=int(peer[3]) if peer and peer[2] == "<-" else -1,
+            frame=once(_frame, "frames") if "frames" in fields else None,
+        )
 
 
-def _ranks(listed: Any) -> tuple[int, ...]:
-    return tuple(sorted(int(rank) for rank in re.findall(r"\d{1,9}", str(listed))))
+def _ranks(said: object) -> tuple[int, ...]:
+    """The members of a group, in order, which torch writes as a text: `[0, 1]`."""
+    return _ranks_in(text(said, "pg_config.ranks", MOST_BYTES))
+
+
+@lru_cache(maxsize=1_024)  # all dumps of a job name the same groups
+def _ranks_in(said: str) -> tuple[int, ...]:
+    if not _RANKS.fullmatch(said):
+        raise WrongField("pg_config.ranks is no list of ranks")
+    return tuple(sorted({int(rank) for rank in said[1:-1].split(",") if rank}))
 
 
 def _members(configured: dict[str, tuple[int, ...]], name: str, description: str) -> tuple[int, ...]:
@@ -139,39 +229,37 @@ def _members(configured: dict[str, tuple[int, ...]], name: str, description: str
     return configured.get(name, ())
 
 
-def _operation(entry: dict[str, Any]) -> Operation:
-    kind, _, peers = str(entry["profiling_name"]).partition(":")[2].partition(" ")
-    peer = _PEER.fullmatch(peers)
-    sizes = [prod(int(n) for n in size) for size in entry["input_sizes"]]
-    same = _EVEN.search(kind) or not _UNEVEN.search(kind)
-    return Operation(
-        number=int(entry["record_id"]),
-        sequence=int(entry["collective_seq_id"]),
-        group=str(entry["process_group"][0]),
-        signature=Signature(
-            kind.removeprefix("_"),
-            sum(sizes) if same and peer is None else -1,
-            str(entry["input_dtypes"][0]) if entry["input_dtypes"] else "",
-        ),
-        progress=_progress(entry),
-        called_ns=int(entry["time_created_ns"]),
-        sends_to=int(peer[3]) if peer and peer[2] == "->" else -1,
-        receives_from=int(peer[3]) if peer and peer[2] == "<-" else -1,
-        frame=_frame(entry.get("frames") or []),
-    )
+def _group(said: object, field: str) -> tuple[str, str]:
+    found = listed(said, field, 2)
+    if len(found) < 2:
+        raise WrongField(f"{field} has no name and description")
+    return text(found[0], field), text(found[1], field)
 
 
-def _progress(entry: dict[str, Any]) -> Progress:
-    if entry["state"] == "completed" or entry["retired"]:
+def _elements(sizes: object, field: str) -> int:
+    total = sum(elements(size, field) for size in listed(sizes, field, _MOST_TENSORS))
+    return whole(total, field, 0, MOST_ELEMENTS)
+
+
+def _data_type(types: object, field: str) -> str:
+    found = listed(types, field, _MOST_TENSORS)
+    return text(found[0], field) if found else ""
+
+
+def _progress(fields: dict[str, Any], place: str) -> Progress:
+    state = text(fields.get("state"), f"{place}.state")
+    if state == "completed" or fields.get("retired") is True:
         return Progress.DONE
-    return Progress.BEGUN if entry["state"] == "started" else Progress.CALLED
+    return Progress.BEGUN if state == "started" else Progress.CALLED
 
 
-def _frame(frames: list[dict[str, Any]]) -> Frame | None:
+def _frame(frames: object, field: str) -> Frame | None:
     """The innermost frame of the user's code."""
-    for frame in frames:
-        name = f"{frame['filename']}({frame['line']}): {frame['name']}"
-        place = place_frame(name, LineKind.RUNNING)
+    for frame in listed(frames, field, _MOST_FRAMES):
+        said = record(frame, field)
+        file, function = (text(said.get(key), f"{field}.{key}") for key in ("filename", "name"))
+        line = whole(said.get("line"), f"{field}.line", -1, MOST_LINE)
+        place = place_frame(f"{file}({max(line, 0)}): {function}", LineKind.RUNNING)
         if place is not None:
             return place
     return None

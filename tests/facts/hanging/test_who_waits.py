@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tb_gpudiag.facts.hanging.who_waits import Hang, HangReason, find_hang
+from tb_gpudiag.trace.flight_recorder.dump import FlightDump, Operation, ProcessGroup, Progress, Signature
 from tb_gpudiag.trace.flight_recorder.read_dump import read_dumps
 from tests.trace.flight_recorder.dumps import WORLD, entry, write
 
@@ -35,7 +36,7 @@ def waits(kind: str = "all_reduce", sequence: int = 3, **more: Any) -> dict[str,
 def test_a_rank_that_has_not_called_holds_up_the_others(tmp_path: Path) -> None:
     hang = hang_of(tmp_path, {0: [waits()], 1: [], 2: [waits()]})
     assert (hang.why, hang.culprits) == (HangReason.NOT_CALLED, (1,))
-    assert {rank: found.waits_for for rank, found in hang.waiting.items()} == {0: (1,), 2: (1,)}
+    assert {rank: found.waits_for for rank, found in hang.waiting.items()} == {0: {1}, 2: {1}}
     assert hang.last[1].sequence == 2
 
 
@@ -120,3 +121,16 @@ def test_members_that_no_dump_names(tmp_path: Path) -> None:
     ranks = {rank: [waits(group="1", sequence=1)] for rank in range(2)}
     hang = hang_of(tmp_path, {0: ranks[0], 1: [waits(group="2", sequence=1)], 2: []}, {"": (0, 1, 2)})
     assert (hang.why, hang.culprits) == (HangReason.CANNOT_TELL, ())
+
+
+@pytest.mark.slow
+def test_a_group_of_all_ranks_of_a_large_job() -> None:
+    """Ranks are never looked for in lists, and never listed for each rank that waits: that takes hours."""
+    ranks, with_dump = tuple(range(300_000)), range(200)
+    signature = Signature("all_reduce", 1, "Float")
+    ended = [Operation(n, n, WORLD, signature, Progress.DONE, 0, -1, -1, None) for n in range(1, 100)]
+    waits_ = Operation(100, 100, WORLD, signature, Progress.BEGUN, 0, -1, -1, None)
+    groups = {WORLD: ProcessGroup("default_pg", ranks)}
+    hang = find_hang([FlightDump(rank, "", groups, [*ended, *[waits_] * (rank > 0)]) for rank in with_dump])
+    assert (hang.why, hang.culprits, len(hang.ranks)) == (HangReason.NOT_CALLED, (0,), 300_000)
+    assert len(hang.waiting[1].waits_for) == 1 + 300_000 - 200

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tb_gpudiag.errors import NotATrace, NothingToRead, TraceError, Unsafe, UsageError
+from tb_gpudiag.errors import NotATrace, NothingToRead, TooLarge, TraceError, Unsafe, UsageError
+from tb_gpudiag.trace.flight_recorder import read_dump as reader
 from tb_gpudiag.trace.flight_recorder.dump import Progress
 from tb_gpudiag.trace.flight_recorder.plain_pickle import plain_data
 from tb_gpudiag.trace.flight_recorder.read_dump import read_dump, read_dumps
+from tests.some_values import slow
 from tests.trace.flight_recorder.dumps import WORLD, entry, write
+from tests.trace.hostile_values import hostile_values
 from tests.with_each import with_each
 
 
@@ -107,6 +110,7 @@ def test_a_damaged_pickle_is_an_error(content: bytes) -> None:
         b'{"entries": 1, "pg_config": {}}',
         b'{"entries": [{}], "pg_config": {}}',
         b"[" * 99_999,
+        b'{"pg_config": {}, "entries": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     ],
 )
 def test_other_files_are_no_dumps(content: bytes, tmp_path: Path) -> None:
@@ -114,3 +118,66 @@ def test_other_files_are_no_dumps(content: bytes, tmp_path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(TraceError):
         read_dump(str(path), 0)
+
+
+@pytest.mark.parametrize(
+    "field", ["frames", "process_group", *slow(*sorted(set(entry("", 0)) - {"record_id"}))]
+)
+def test_a_field_of_an_operation_that_is_something_else(field: str, tmp_path: Path) -> None:
+    """It is named, or nothing needs it. The other rank's dump is read."""
+    for what, value in hostile_values().items():
+        folder = tmp_path / what
+        bad = str(write(folder, 0, [entry("all_reduce", 1), entry("all_reduce", 2) | {field: value}], {}))
+        write(folder, 1, [entry("all_reduce", 1)], {WORLD: (0, 1)})
+        dumps, errors = read_dumps([str(folder)])
+        assert dumps[-1].rank == 1
+        assert len(dumps) + len(errors) == 2
+        for error in errors:
+            assert error.where == bad
+            assert error.what.startswith(f"entries[1].{field} ")
+            assert len(error.what) < 200
+
+
+@with_each("field, value", [(f, v) for f in ("line", "filename", "name") for v in hostile_values().values()])
+def test_a_field_of_a_frame_that_is_something_else(field: str, value: object, tmp_path: Path) -> None:
+    one = entry("all_reduce", 1)
+    one["frames"] = [{"name": "step", "filename": "/job/train.py", "line": 3} | {field: value}]
+    path = str(write(tmp_path, 0, [one], {}))
+    if isinstance(value, str) and field != "line":
+        assert read_dump(path, 0).operations
+    else:
+        with pytest.raises(NotATrace, match=rf"entries\[0\].frames.{field} is no"):
+            read_dump(path, 0)
+
+
+@with_each("ranks", [*hostile_values().values(), "[0, 1", "[0, 99999999999]", "[[0]]"])
+def test_members_that_are_no_list_of_ranks(ranks: object, tmp_path: Path) -> None:
+    path = tmp_path / "trace_0"
+    document = {"version": "2.10", "pg_config": {WORLD: {"ranks": ranks}}, "entries": []}
+    path.write_bytes(pickle.dumps(document, protocol=2))
+    with pytest.raises(NotATrace, match=r"pg_config\.ranks is no"):
+        read_dump(str(path), 0)
+
+
+def test_what_operations_share_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise, a small file takes for ever: operations times frames."""
+    asked: list[str] = []
+    monkeypatch.setattr(reader, "place_frame", lambda name, kind: asked.append(name))
+    plumbing = [{"name": f"call_{n}", "filename": "/x/torch/nn.py", "line": 1} for n in range(100)]
+    entries = [{**entry("all_reduce", n), "frames": plumbing} for n in range(100)]
+    assert len(read_dump(str(write(tmp_path, 0, entries, {})), 0).operations) == 100
+    assert len(asked) == 100
+
+
+def test_a_pickle_of_more_than_any_dump_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tb_gpudiag.trace.flight_recorder.plain_pickle.MOST_INSTRUCTIONS", 100)
+    with pytest.raises(TooLarge, match="more values than any dump"):
+        plain_data(pickle.dumps(list(range(1_000, 2_000)), protocol=2), "")
+
+
+def test_a_deep_pickle_is_read_without_recursion() -> None:
+    content = b"\x80\x02" + b"]" * 100_000 + b"a" * 99_999 + b"."
+    found = plain_data(content, "")
+    for _ in range(99_999):
+        (found,) = found
+    assert found == []
