@@ -18,6 +18,7 @@ from tb_gpudiag.cli.formats import add_options, write, write_file
 from tb_gpudiag.cli.inputs import find_files, progress_bar
 from tb_gpudiag.cli.output import DEFECT, errors_data, tell, tell_errors
 from tb_gpudiag.errors import GpudiagError, UsageError
+from tb_gpudiag.report.arrow.sql_query import values
 from tb_gpudiag.report.table_files import cell
 from tb_gpudiag.report.views.document import Column, Document, Kind, ReportView, Table
 from tb_gpudiag.service.queries.queries import query_apart
@@ -97,7 +98,7 @@ def _write(parsed: argparse.Namespace, found: pa.Table, note: str, errors: list[
 
 
 def _rows(found: pa.Table) -> list[list[object]]:
-    columns = [[_plain(value) for value in column.to_pylist()] for column in found.columns]
+    columns = [[_plain(value) for value in values(column)] for column in found.columns]
     return [list(row) for row in zip(*columns, strict=True)]
 
 

@@ -40,13 +40,6 @@ def whole(value: object, field: str, least: int = 0, most: int = MOST_ID) -> int
     return value
 
 
-def finite(value: object, field: str, least: float = 0.0, most: float = float(LATEST_NS)) -> float:
-    """Return a number within bounds. Raises WrongField."""
-    if type(value) not in (int, float) or not least <= value <= most:  # type: ignore[operator]
-        raise WrongField(f"{field} is no number from {least:g} to {most:g}")
-    return float(value)  # type: ignore[arg-type]
-
-
 def listed(value: object, field: str, most: int) -> list[Any]:
     """Return a list. Raises WrongField: it is none, or has more entries than `most`."""
     if type(value) is not list:

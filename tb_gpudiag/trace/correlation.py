@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64
-from tb_gpudiag.trace.events import Events
+from tb_gpudiag.trace.events import Events, is_id
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES
 
 
@@ -18,17 +18,18 @@ def launches(events: Events, work: Int64) -> Int64:
     calls = events.where(*CALL_CATEGORIES)
     correlation, external = events.correlation, events.external_id
     launch = with_id(correlation[work], calls, correlation[calls])
-    bare = np.flatnonzero((launch == NONE) & (correlation[work] <= 0) & (external[work] > 0))
+    bare = np.flatnonzero((launch == NONE) & ~is_id(correlation[work]) & is_id(external[work]))
     if len(bare):
-        calls = calls[correlation[calls] <= 0]
+        calls = calls[~is_id(correlation[calls])]
         launch[bare] = with_id(external[work[bare]], calls, external[calls])
     return launch
 
 
 def with_id(wanted: Int64, events: Int64, ids: Int64) -> Int64:
-    """Return the first event with each wanted id, or NONE. Shape of wanted. Ids up to 0 join nothing."""
+    """Return the first event with each wanted id, or NONE. Shape of wanted. 0 and NONE join
+    nothing."""
     found = np.full(len(wanted), NONE, np.int64)
-    events, ids = events[ids > 0], ids[ids > 0]
+    events, ids = events[is_id(ids)], ids[is_id(ids)]
     order = np.argsort(ids, kind="stable")
     events, ids = events[order], ids[order]
     if len(events):

@@ -36,6 +36,11 @@ class Message(NamedTuple):
 Status = Literal["COMPLETE", "PARTIAL", "WRITING"]
 
 
+def is_id(values: Int64) -> Bool:
+    """Mask of ids that link events. Those from 2**63 are negative, and 0 and NONE are none."""
+    return (values != 0) & (values != NONE)
+
+
 @dataclass(frozen=True)
 class Thread:
     """One (pid, tid) pair of the trace. Both are text: a tid may be a number or "stream 7"."""

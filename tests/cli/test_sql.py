@@ -84,6 +84,16 @@ def test_a_bad_query_exits_with_2(query: str, trace: str, capsys: pytest.Capture
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("format", ["csv", "json"])
+def test_dates_that_python_does_not_have(format: str, trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    dates = "date '290000-01-01'", "timestamp '290000-01-01'", "'infinity'::date", "[date '290000-01-01']"
+    assert main(["sql", trace, f"SELECT 7 AS seven, {', '.join(dates)}", "--format", format]) == 0
+    said = capsys.readouterr().out
+    assert "7" in said
+    assert said.count("out of range") == 4
+
+
+@pytest.mark.slow
 def test_a_function_that_takes_all_memory_ends_its_process_only(
     trace: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, coverage, merged, 
 from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.trace.events import Events
+from tb_gpudiag.trace.events import Events, is_id
 from tb_gpudiag.vocabulary import api_calls, marks
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, GPU_WORK_CATEGORIES, Category
 
@@ -44,7 +44,7 @@ def find_captures(events: Events, steps: Steps) -> Captures:
         return Captures()
     launches = calls[match_some(events, api_calls.LAUNCH_CALL, calls)]
     ran = events.correlation[events.where(*GPU_WORK_CATEGORIES)]
-    launches = launches[~np.isin(events.correlation[launches], ran[ran > 0])]
+    launches = launches[~np.isin(events.correlation[launches], ran[is_id(ran)])]
     captured, times = [], []
     for thread in np.unique(events.thread[np.r_[begins, ends, marked]]).tolist():
         own = union(*_between(events, begins, ends, thread))

@@ -79,8 +79,8 @@ def parse_properties(properties: Mapping[str, Any]) -> DeviceProperties:
 
 
 def _version(properties: Mapping[str, Any]) -> tuple[int, int] | None:
-    major, minor = properties.get("computeMajor"), properties.get("computeMinor")
-    return (major, minor) if type(major) is int and type(minor) is int else None
+    major, minor = _positive(properties, "computeMajor"), _positive(properties, "computeMinor")
+    return (major, minor) if major else None
 
 
 def _is_amd(properties: Mapping[str, Any]) -> bool:

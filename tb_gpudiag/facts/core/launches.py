@@ -11,7 +11,7 @@ from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.correlation import launches, with_id
-from tb_gpudiag.trace.events import Events
+from tb_gpudiag.trace.events import Events, is_id
 from tb_gpudiag.vocabulary.api_calls import GRAPH_LAUNCH
 from tb_gpudiag.vocabulary.recorded import GPU_WORK_CATEGORIES, Category
 
@@ -163,7 +163,7 @@ def join_launches(events: Events) -> Work:
 def _origins(events: Events, work: Int64, launch: Int64) -> Int64:
     """Return the launch of each work, or the operator with its external id, or NONE."""
     origin = launch.copy()
-    lone = (launch == NONE) & (events.external_id[work] > 0)
+    lone = (launch == NONE) & is_id(events.external_id[work])
     if lone.any():
         hosts = events.where(Category.CPU_OP)
         named = with_id(events.external_id[work], hosts, events.external_id[hosts])
@@ -180,7 +180,7 @@ def _names_operators(events: Events, work: Int64, launch: Int64, named: Int64, l
     If they are operators' ids, most launches are inside the operator that their work names. Without launches,
     ids that equal the correlation must at least all name an operator.
     """
-    linked = (launch != NONE) & (events.external_id[work] > 0)
+    linked = (launch != NONE) & is_id(events.external_id[work])
     if linked.any():
         inside = named != NONE
         inside &= events.thread[named] == events.thread[launch]

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tb_gpudiag.errors import LimitReached, UsageError
 from tb_gpudiag.frozen import dataclass
@@ -172,3 +173,20 @@ def _refused(error: Exception) -> UsageError:
         f"DuckDB refuses the query: {' '.join(filter(None, lines))[:1000]}",
         remedy=f"The tables are {', '.join(TABLES)}; `DESCRIBE idle` shows the columns of one.",
     )
+
+
+def values(column: pa.ChunkedArray) -> list[object]:
+    """The values of a column. DuckDB has dates and times of 600,000 years: those that Python does not have
+    are texts."""
+    try:
+        return column.to_pylist()
+    except (OverflowError, ValueError):
+        return [_value(one) for one in column]
+
+
+def _value(one: pa.Scalar) -> object:
+    try:
+        return one.as_py()
+    except (OverflowError, ValueError):
+        nested = pa.types.is_nested(one.type)
+        return "<dates out of range>" if nested else pc.cast(one, pa.string()).as_py()

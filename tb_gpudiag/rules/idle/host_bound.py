@@ -168,7 +168,8 @@ def _on_cpu(facts: Facts, lost: Lost) -> RuleAnswer:
             general = _of_unseen_work(general, lost, first_call=False)
         found.append(with_recording_overhead(general, facts, lost, python, _SHARES))
     much = usual_share(facts, lost, overhead, AS_RECORDED) >= LEAST_CPU_SHARE
-    if much or (not found and usual_share(facts, lost, python | overhead, AS_RECORDED) >= LEAST_LOOP_SHARE):
+    looped = python | overhead if overhead.any() and not found else overhead
+    if much or usual_share(facts, lost, looped, AS_RECORDED) >= LEAST_LOOP_SHARE:
         general = dispatch_finding(facts.host, lost, overhead, len(facts.steps))
         general = replace(general, removable=loops)
         found.append(with_recording_overhead(general, facts, lost, overhead, _SHARES))

@@ -22,7 +22,7 @@ class Form(Enum):
 
     TEXT = 0
     INTEGER = 1
-    ADDRESS = 2  # an integer below 2**64, which is kept as one with a sign
+    ADDRESS = 2  # an integer below 2**64, as ids are, too: it is kept as one with a sign
     DECIMAL = 3
     MICROSECONDS = 4  # exact: as whole nanoseconds
 
@@ -53,8 +53,8 @@ MESSAGE: Final = {
 """Fields of events.Message, in its order, read from the `args` of collectives."""
 
 ARGUMENTS: Final = {
-    "correlation": ("correlation", Form.INTEGER),
-    "external_id": ("External id", Form.INTEGER),
+    "correlation": ("correlation", Form.ADDRESS),
+    "external_id": ("External id", Form.ADDRESS),
     "device": ("device", Form.INTEGER),
     "stream": ("stream", Form.INTEGER),
     "python_id": ("Python id", Form.INTEGER),

@@ -117,7 +117,7 @@ def lines_in(content: bytes, path: str) -> StepLines:
                 values[column] = one.simple_value
         if not 0 <= values[TOTAL] < np.inf or not 0 <= event.step < _LARGEST_STEP:  # the file's own head
             continue
-        start_s = start_s or event.wall_time
+        start_s = start_s or (event.wall_time if 0 <= event.wall_time < np.inf else 0.0)
         steps.append(event.step)
         rows.append(values)
     return _in_order(np.array(steps, np.int64), np.array(rows).reshape(-1, len(TAGS)), start_s)

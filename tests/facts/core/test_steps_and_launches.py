@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 from tb_gpudiag.arrays import NONE
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.trace.read import read_trace
 from tests.builder import TraceBuilder
 from tests.facts import facts_of
 from tests.with_each import with_each
@@ -68,6 +72,20 @@ def _origins(*events: dict[str, Any]) -> list[str]:
     calls = ["-" if i == NONE else names[facts.events.name[i]] for i in work.launch]
     operators = ["-" if i == NONE else names[facts.events.name[tree[i]]] for i in work.origin]
     return [f"{call} {operator}" for call, operator in zip(calls, operators, strict=True)]
+
+
+@with_each("correlation", [1, 2**31, 2**32 + 1, 2**63 - 1, 2**63, 2**64 - 2, "18446744073709551614"])
+def test_a_correlation_of_64_bits_joins(correlation: int | str, tmp_path: Path) -> None:
+    """One that a number with a sign does not hold is a number all the same."""
+    events = [
+        {"cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 0, "dur": 5},
+        {"cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 9, "dur": 5},
+    ]
+    more = {"ph": "X", "args": {"correlation": correlation, "device": 0, "stream": 7}}
+    path = tmp_path / "a.pt.trace.json"
+    path.write_text(json.dumps({"traceEvents": [{**event, **more} for event in events]}))
+    work = Facts(read_trace(str(path))).work
+    assert work.linked.tolist() == [True]
 
 
 def test_a_recorder_without_correlations_joins_launches_by_external_id() -> None:

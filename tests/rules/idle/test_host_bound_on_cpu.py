@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.answer import CannotTell
 from tb_gpudiag.rules.idle.host_bound import RULE
 from tb_gpudiag.rules.verdict import find_verdict
+from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.wording.quantity import number
 from tests.builder import HostThread, TraceBuilder
 from tests.rules.stage import (
@@ -249,3 +252,20 @@ def test_ddp_waits_inside_of_cpp_for_its_buffers(tmp_path: Path, *, waits: bool)
         assert is_clear(answer)
     else:
         assert finding(answer).title.startswith("Python between operators")
+
+
+def test_short_calls_without_an_operator_are_no_operators(tmp_path: Path) -> None:
+    """Python between them is too short to be told from what recording takes."""
+    calls = [
+        {"ph": "X", "cat": "cuda_runtime", "name": "cudaMalloc", "pid": 1, "tid": 1, "ts": 10 * n, "dur": 5}
+        for n in range(300)
+    ]
+    steps = [
+        {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{n}", "ts": 750 * n, "dur": 750}
+        for n in range(4)
+    ]
+    frame = {"ph": "X", "cat": "python_function", "name": "train.py(1): main", "ts": 0, "dur": 3_000}
+    events = [{"pid": 1, "tid": 1, **event} for event in (*calls, *steps, frame)]
+    path = tmp_path / "cpu.pt.trace.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+    assert is_clear(RULE.check(Facts(read_trace(str(path)))))

@@ -68,8 +68,8 @@ def test_times_are_exact(written: str, ns: int | None) -> None:
     ],
 )
 def test_integers(written: str, number: int) -> None:
-    fields = fields_of("correlation", written, "5", argument=True)
-    assert fields.numbers("correlation", np.arange(3)).tolist() == [number, 5, NONE]
+    fields = fields_of("Python id", written, "5", argument=True)
+    assert fields.numbers("python_id", np.arange(3)).tolist() == [number, 5, NONE]
 
 
 def test_addresses_have_64_bits() -> None:
