@@ -33,7 +33,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="gpudiag hang",
         description="Say which ranks hold up a job that hangs, by the dumps of torch's flight recorder "
-        "(TORCH_FR_BUFFER_SIZE): who waits in which collective, and who has not called it.",
+        "(TORCH_FR_DUMP_TEMP_FILE): who waits in which collective, and who has not called it.",
         epilog="Exit status: 0 success, 2 invalid usage or no dump can be read.",
     )
     made.add_argument(

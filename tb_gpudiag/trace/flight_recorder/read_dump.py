@@ -56,7 +56,8 @@ _UNEVEN: Final = re.compile(r"all_to_?all|gather|scatter|coalesced|barrier", re.
 _EVEN: Final = re.compile(r"_base|into_tensor|scatter_tensor")
 _DEFAULT_GROUP: Final = "default_pg"
 _REMEDY: Final = (
-    "set TORCH_FR_BUFFER_SIZE=2000 before the job starts, so that each rank writes a dump when it hangs"
+    "before the job starts, set TORCH_FR_DUMP_TEMP_FILE=FOLDER/rank_ (before torch 2.13 also "
+    "TORCH_FR_BUFFER_SIZE=2000), so that each rank writes a dump when it hangs"
 )
 
 Guard = Callable[[str], AbstractContextManager[None]]

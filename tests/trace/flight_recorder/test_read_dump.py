@@ -53,7 +53,7 @@ def test_two_dumps_of_a_rank_are_not_mixed(tmp_path: Path) -> None:
 
 
 def test_without_a_dump_it_says_how_to_get_one(tmp_path: Path) -> None:
-    with pytest.raises(NothingToRead, match="TORCH_FR_BUFFER_SIZE"):
+    with pytest.raises(NothingToRead, match="TORCH_FR_DUMP_TEMP_FILE"):
         read_dumps([str(tmp_path)])
 
 
