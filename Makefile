@@ -220,8 +220,8 @@ truth: $(TORCH_FOLDER)
 # (Linux, gcc), the compiled modules check each access to memory, and no coverage leads the fuzzer.
 
 FUZZ_S ?= 60
-FUZZ_TARGETS := read scan find trace pickled tables snapshot timeline digest compile_log request snapshots \
-	rocprof nsys pftrace clocks clock_states compile_logs
+FUZZ_TARGETS := read scan find trace pickled tables snapshot timeline digest compile_log request dumps \
+	snapshots rocprof nsys pftrace clocks clock_states compile_logs
 SANITIZER := -fsanitize=address,undefined
 SANITIZED := build/sanitized
 

@@ -42,6 +42,12 @@ def change(document: Any, draw: random.Random, changes: Sequence[Change]) -> Non
             slots = _slots(document)
 
 
+def put(value: Any, document: Any, draw: random.Random) -> None:
+    """Write a value into some place."""
+    container, key = draw.choice(_slots(document))
+    container[key] = value
+
+
 def damaged(content: bytes, draw: random.Random) -> bytes:
     """Change some bytes, or cut the content off."""
     changed = bytearray(content)

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, Final
 
 from tests.fuzz import whole_files, writers
-from tests.fuzz.mutate import EVERY, TYPED, change, damaged
+from tests.fuzz.mutate import EVERY, TYPED, change, damaged, put
 
 DAMAGED_SHARE: Final = 0.15
 """So many are changed byte by byte as well, or cut off."""
@@ -35,6 +35,13 @@ def odd_file(kind: str, draw: random.Random) -> bytes:
     change(document, draw, TYPED if draw.random() < 0.5 else EVERY)
     written = draw.choice(_KINDS[kind][1])(document, draw)
     return damaged(written, draw) if draw.random() < DAMAGED_SHARE else written
+
+
+def file_with(kind: str, value: Any, draw: random.Random) -> bytes:
+    """Return a file of a kind that has this value somewhere."""
+    document = pickle.loads(draw.choice(_documents(kind)))
+    put(value, document, draw)
+    return draw.choice(_KINDS[kind][1])(document, draw)
 
 
 @cache

@@ -120,6 +120,7 @@ def compile_logs(content: bytes) -> None:
 
 
 READERS: dict[str, Callable[[bytes], None]] = {
+    "dumps": dumps,
     "snapshots": snapshots,
     "rocprof": rocprof,
     "nsys": nsys,

@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
-from itertools import islice
+import random
+from itertools import islice, product
 from pathlib import Path
 
 import pytest
 
 from tests.fuzz.inputs import CORPUS, inputs
+from tests.fuzz.odd_files import KINDS, file_with
+from tests.fuzz.odd_values import Deep, shared
 from tests.fuzz.targets import TARGETS
 
 pytestmark = pytest.mark.slow
@@ -36,6 +39,12 @@ def test_corpus(file: Path) -> None:
 def test_some_inputs(target: str) -> None:
     for content in islice(inputs(target, first=1), _INPUTS.get(target, _MANY)):
         TARGETS[target](content)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_nested_or_shared_without_end_in_any_place(kind: str) -> None:
+    for seed, value in product(range(6), (Deep(100_000), shared(40))):
+        TARGETS[kind](file_with(kind, value, random.Random(seed)))
 
 
 def test_every_corpus_has_a_target() -> None:

@@ -166,7 +166,7 @@ def _row(at: _Place, ranks: Sequence[int]) -> pb.HangingRanks:
 
 def _kind(operation: Operation) -> str:
     name = operation.signature.kind
-    return collective(operation_of(name) or name).noun
+    return one_line(collective(operation_of(name) or name).noun)
 
 
 def _called(operation: Operation) -> str:
@@ -214,7 +214,8 @@ def _mismatch(hang: Hang) -> str:
     for rank, operation in sorted(hang.mismatch.called.items()):
         signature = operation.signature
         size = f" of {count(signature.elements, 'value')}" if signature.elements >= 0 else ""
-        parts.setdefault(f"{_kind(operation)}{size} ({signature.data_type}){_at(operation)}", []).append(rank)
+        called = f"{_kind(operation)}{size} ({one_line(signature.data_type)}){_at(operation)}"
+        parts.setdefault(called, []).append(rank)
     said = _joined((f"{what} on {ranks_text(ranks)}" for what, ranks in parts.items()), len(parts))
     group = in_quotes(hang.mismatch.group.description)
     return f"Ranks disagree on collective {hang.mismatch.sequence:,} of {group}: {said}."
