@@ -43,7 +43,7 @@ class IdleClocking(Child):
         super().__init__("tests.training.idle_clocking", **options)
 
 
-clock_sender.Child = IdleClocking  # type: ignore[attr-defined, misc]
+clock_sender.Child = IdleClocking  # type: ignore[assignment, attr-defined]
 
 WIDTH, ROWS, LAYERS = 128, 32, 3
 USUAL_S, FAULT_S, NOISE = 0.01, 0.02, 0.05
