@@ -7,7 +7,7 @@ fit as they are: a clock that is late by less than the shortest wait looks like 
 
 These are the bounds of Cristian (Probabilistic clock synchronization, Distributed Computing 3, 1989). As in
 NTP (RFC 5905, section 10), the messages with the least delay decide. One offset a device is enough: where a
-GPU is idle again and again, its least delay stays the same within 1 or 2 µs for up to 3.4 s.
+GPU is idle again and again, its least delay stays the same within a few µs for up to 3.4 s.
 """
 
 from __future__ import annotations

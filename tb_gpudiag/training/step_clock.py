@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import logging
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from tb_gpudiag.training.clock_recorder import ClockRecorder
 from tb_gpudiag.training.clock_sender import ClockSender
+from tb_gpudiag.training.garbage_times import GarbageTimes
 from tb_gpudiag.training.gpu_marks import GpuMarks
 from tb_gpudiag.training.model_outputs import first_with_gradient
 from tb_gpudiag.training.phase_sampling import PhaseSampling
@@ -114,8 +113,7 @@ class StepClock:
         self._phase = OTHER
         self._spent_ns = [0] * len(PHASES)
         self._since_ns = self._start_ns = time.perf_counter_ns()
-        self._garbage_ns = 0
-        self._of_garbage_ns: Counter[int] = Counter()  # by step
+        self._garbage = GarbageTimes()
         self.is_compiling: Callable[[], bool] = lambda: False
         self._waits = False
         self._is_training: Callable[[], bool] = lambda: True
@@ -217,8 +215,8 @@ class StepClock:
                 (optimizer.register_step_post_hook, self._on_optimized),
             ):
                 self._undo.callback(_Hook(self, do).register(register).remove)
-        gc.callbacks.append(self._on_garbage)
-        self._undo.callback(gc.callbacks.remove, self._on_garbage)
+        self._garbage.start()
+        self._undo.callback(self._garbage.stop)
         self._sender.start()
 
     def _hook(self, register: Callable[[Any], Any], do: Callable[..., None]) -> None:
@@ -277,18 +275,19 @@ class StepClock:
     def _add_untimed(self) -> None:
         """Add the steps since the last one whose phases were timed."""
         start_ns, add = self._start_ns, self._sender.rows.append
-        is_quiet = self._gpu is None and not self._of_garbage_ns
+        collections_ns = self._garbage.take()
         for number, end_ns in enumerate(self._ends_ns, self.number - len(self._ends_ns)):
-            if is_quiet:
+            if self._gpu is None and not collections_ns:
                 add((number, (end_ns - start_ns) * _NS_MS, *_UNTIMED_QUIET_MS))
             else:
-                self._add_row(number, end_ns - start_ns, [*_UNTIMED_MS])
+                spent_ms = [*_UNTIMED_MS]
+                spent_ms[GARBAGE] = _within_ns(collections_ns, start_ns, end_ns) * _NS_MS
+                self._add_row(number, end_ns - start_ns, spent_ms)
             start_ns = end_ns
         self._ends_ns.clear()
 
     def _add_row(self, number: int, total_ns: int, spent_ms: list[float]) -> None:
         total_ms = total_ns * _NS_MS
-        spent_ms[GARBAGE] = self._of_garbage_ns.pop(number, 0) * _NS_MS
         if self._gpu is None:
             self._sender.rows.append((number, total_ms, *spent_ms))
         else:
@@ -297,7 +296,10 @@ class StepClock:
     def _enter(self, phase: int) -> None:
         """Begin a phase, and with it end the one before. Raises nothing."""
         now_ns = time.perf_counter_ns()
-        self._spent_ns[self._phase] += now_ns - self._since_ns
+        if not self.left:
+            garbage_ns = _within_ns(self._garbage.take(), self._since_ns, now_ns)
+            self._spent_ns[GARBAGE] += garbage_ns
+            self._spent_ns[self._phase] += now_ns - self._since_ns - garbage_ns
         self._since_ns = now_ns
         self._phase = phase
         if self._gpu is not None and self.is_on and not self.left:
@@ -353,17 +355,6 @@ class StepClock:
         if not self.left:
             self._enter(OTHER)
 
-    def _on_garbage(self, what: str, _about: object) -> None:
-        """Time of garbage collections is not that of the phase around them."""
-        now_ns = time.perf_counter_ns()
-        if what == "start":
-            self._garbage_ns = now_ns
-        elif self._garbage_ns:
-            spent_ns = now_ns - max(self._garbage_ns, self._since_ns)
-            self._of_garbage_ns[self.number] += spent_ns
-            self._since_ns += spent_ns
-            self._garbage_ns = 0
-
     def _turn_off(self) -> None:
         if not self.is_on:
             return
@@ -376,6 +367,11 @@ class StepClock:
         self._recorder.close()
         with contextlib.suppress(Exception):
             self._sender.close()
+
+
+def _within_ns(collections_ns: Iterable[tuple[int, int]], start_ns: int, end_ns: int) -> int:
+    """Return how long garbage was collected between the two times."""
+    return sum(max(min(end, end_ns) - max(begin, start_ns), 0) for begin, end in collections_ns)
 
 
 class TimedLoader:

@@ -7,6 +7,7 @@ import gc
 import math
 import pickle
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -210,6 +211,45 @@ def test_garbage_collection_is_not_the_phases_around_it(torch: Any, now: Time, t
     (row,) = loop.rows()
     assert (row["forward"], row["garbage"] % 7, row["total"]) == (20, 0, 20 + row["garbage"])
     assert row["garbage"] > 0
+
+
+def test_a_signal_during_a_collection_ends_the_training(torch: Any, tmp_path: Path) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def collect(times: int) -> None:
+        for _ in range(times):
+            gc.collect()
+
+    kept = [[] for _ in range(300_000)]  # type: ignore[var-annotated]
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with handler(tmp_path) as made, made.step_clock(torch.nn.Linear(4, 4)) as clock:
+            signal.setitimer(signal.ITIMER_REAL, 0.01)
+            with pytest.raises(KeyboardInterrupt):
+                collect(100)
+            assert clock.is_on
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert kept
+
+
+@pytest.mark.usefixtures("each_third")
+def test_collections_of_untimed_steps_are_theirs(torch: Any, now: Time, tmp_path: Path) -> None:
+    loop = Loop(torch, now, tmp_path)
+    gc.callbacks.append(lambda what, _: now.passes(7) if what == "start" else None)
+    try:
+        for number, batch in enumerate(loop.clock(loop.batches(7))):
+            loop.forward_and_backward(batch)
+            for _ in range(number == 4):
+                gc.collect()
+            loop.optimizer.step()
+    finally:
+        gc.callbacks.pop()
+    rows = loop.rows()
+    assert rows[4]["garbage"] >= 7
+    assert rows[4]["garbage"] - rows[3]["garbage"] == rows[4]["total"] - rows[3]["total"]
 
 
 @pytest.mark.parametrize("inner", [False, True])
