@@ -137,28 +137,42 @@ def cleaned(product: Product) -> Product:
     No view, log or cache may show credentials, so every reader's result passes through here. A value in a
     dictionary whose key announces a credential is one, too.
     """
-    texts: set[str] = set()
-    named: set[str] = set()
-    _collect(product, texts, named)
-    removed = _removed(list(texts)) | dict.fromkeys(named, MARK)
+    found = _Texts()
+    found.collect(product)
+    removed = _removed(list(found.texts)) | dict.fromkeys(found.named, MARK)
     return _replaced(product, removed) if removed else product
 
 
-def _collect(value: Any, texts: set[str], named: set[str]) -> None:
-    if isinstance(value, str):
-        texts.add(value)
-    elif isinstance(value, Mapping):
-        for key, inner in value.items():
-            if isinstance(key, str) and isinstance(inner, str) and is_credential(inner, kind_of_name(key)):
-                named.add(inner)
-            _collect(key, texts, named)
-            _collect(inner, texts, named)
-    elif isinstance(value, list | tuple | set | frozenset):
-        for inner in value:
-            _collect(inner, texts, named)
-    elif dataclasses.is_dataclass(value):
-        for field in dataclasses.fields(value):
-            _collect(getattr(value, field.name), texts, named)
+class _Texts:
+    """The texts in a value. named: those that the key of a dictionary announces as credentials."""
+
+    def __init__(self) -> None:
+        self.texts: set[str] = set()
+        self.named: set[str] = set()
+        self._seen: set[int] = set()  # parts: ranks share their groups, which may have 300,000 members
+
+    def collect(self, value: Any) -> None:
+        if isinstance(value, str):
+            self.texts.add(value)
+        elif id(value) in self._seen:
+            return
+        elif isinstance(value, Mapping):
+            for key, inner in value.items():
+                if (
+                    isinstance(key, str)
+                    and isinstance(inner, str)
+                    and is_credential(inner, kind_of_name(key))
+                ):
+                    self.named.add(inner)
+                self.collect(key)
+                self.collect(inner)
+        elif isinstance(value, list | tuple | set | frozenset):
+            self._seen.add(id(value))
+            for inner in value:
+                self.collect(inner)
+        elif dataclasses.is_dataclass(value):
+            for field in dataclasses.fields(value):
+                self.collect(getattr(value, field.name))
 
 
 def _removed(texts: list[str]) -> dict[str, str]:

@@ -48,7 +48,6 @@ _MOST_FRAMES: Final = 1_000_000
 T = TypeVar("T")
 
 _PICKLE: Final = re.compile(rb"\x80[\x02-\x05]", re.DOTALL)
-_FIELDS: Final = ("entries", "pg_config")
 _RANKS: Final = re.compile(r"\[(\d{1,9}(, ?\d{1,9})*)?\]")
 _PEER: Final = re.compile(r"(\d{1,9})(->|<-)(\d{1,9})")
 # Ranks may give different sizes to these.
@@ -148,7 +147,7 @@ def read_dump(path: str, rank: int, folder: str = "") -> FlightDump:
         found = plain_data(data, path) if _PICKLE.match(data) else json.loads(data)
     except (ValueError, RecursionError) as error:
         raise NotATrace("it is neither JSON nor a pickle", where=path, remedy=_REMEDY) from error
-    if not isinstance(found, dict) or any(field not in found for field in _FIELDS):
+    if not isinstance(found, dict) or "pg_config" not in found:
         raise NotATrace("it is not a dump of the flight recorder", where=path, remedy=_REMEDY)
     try:
         return _Dump(found).read(path, rank)
@@ -166,7 +165,8 @@ class _Dump:
 
     def read(self, path: str, rank: int) -> FlightDump:
         """Raises WrongField."""
-        entries = listed(self._found.get("entries"), "entries", MOST_OPERATIONS)
+        # torch writes no list where nothing was called.
+        entries = listed(self._found.get("entries", []), "entries", MOST_OPERATIONS)
         configured = {
             text(name, "pg_config"): _ranks(record(group, "pg_config").get("ranks"))
             for name, group in record(self._found.get("pg_config"), "pg_config").items()

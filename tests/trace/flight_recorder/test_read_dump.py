@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 from pathlib import Path
@@ -34,6 +35,15 @@ def test_a_dump_is_read(as_json: bool, tmp_path: Path) -> None:
     assert gather.is_collective
     assert (send.sends_to, send.receives_from) == (1, -1)
     assert str(reduce.frame) == "/job/train.py:10 in step"
+
+
+def test_a_dump_of_a_rank_that_called_nothing(tmp_path: Path) -> None:
+    """torch writes it as JSON without a list of entries."""
+    path = write(tmp_path, 0, [], {WORLD: (0, 1)}, as_json=True)
+    document = json.loads(path.read_text())
+    del document["entries"]
+    path.write_text(json.dumps(document))
+    assert read_dump(str(path), 0).operations == []
 
 
 def test_a_folder_has_a_dump_for_each_rank_and_other_files(tmp_path: Path) -> None:
