@@ -21,7 +21,7 @@ from tb_gpudiag.trace.files.find import TraceFile
 MOST_AT_ONCE = 2
 
 # Reading the cached result takes a second or two. After that, pieces come steadily.
-FIRST_BYTES_WITHIN_S = 60.0
+BYTES_WITHIN_S = 60.0
 
 MODULE = "tb_gpudiag.service.exporter"
 
@@ -109,7 +109,7 @@ class Exports:
             )
         child = Child(MODULE)
         try:
-            messages = child.messages(order.request(), FIRST_BYTES_WITHIN_S)
+            messages = child.messages(order.request(), BYTES_WITHIN_S)
             return Export(order.name, next(messages), messages, child, self._room)
         except BaseException as error:
             child.stop()

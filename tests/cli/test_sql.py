@@ -47,6 +47,15 @@ def test_every_format_has_the_rows(trace: str, tmp_path: Path, capsys: pytest.Ca
 
 
 @pytest.mark.slow
+def test_a_query_ends_at_the_time_limit(
+    trace: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GPUDIAG_TIME_LIMIT_S", "0.001")
+    assert main(["sql", trace, STEPS]) == 2
+    assert "stopped at its time limit of 0.001 s" in capsys.readouterr().err
+
+
+@pytest.mark.slow
 def test_a_folder_of_runs_is_one_table(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
     log = Path(trace).parent
     slow_loader().write(log / "other")

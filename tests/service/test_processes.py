@@ -138,8 +138,9 @@ def test_a_process_that_ends_is_replaced(acting: Callable[..., Child], act: str,
 
 
 @slow
-def test_a_process_that_takes_too_long_is_killed(acting: Callable[..., Child]) -> None:
-    here, others = acting("time.sleep(600)"), children()
+@pytest.mark.parametrize("before", ["", "reply.progress(0.5, 'working'); "])
+def test_a_process_that_takes_too_long_is_killed(acting: Callable[..., Child], before: str) -> None:
+    here, others = acting(f"{before}time.sleep(600)"), children()
     with pytest.raises(TimeoutError):
         here.ask({}, within_s=0.5)
     assert children() == others

@@ -69,12 +69,12 @@ class Child:
     def messages(self, request: dict[str, Any], within_s: float | None = None) -> Iterator[ChildMessage]:
         """Send a request, and yield the messages that come back. The last one is the answer.
 
-        within_s: how long the first message may take; None for any time.
+        within_s: how long each message may take; None for any time.
 
         Raises:
             ProcessFailed: no process can be started.
             ChildEnded: the process ended, or was killed.
-            TimeoutError: the first message took too long. The process is killed.
+            TimeoutError: a message took too long. The process is killed.
             GpudiagError: the process answered with this error.
         """
         answered = False
@@ -162,7 +162,7 @@ class Child:
         to_it, from_it, output = map(_descriptor, (process.stdin, process.stdout, process.stderr))
         unsent = memoryview(request)
         received = bytearray()
-        end_s = None if within_s is None else time.monotonic() + within_s
+        end_s = _end_s(within_s)
         # Not select(): TensorBoard may have thousands of files open.
         with selectors.PollSelector() as pipes:
             pipes.register(to_it, selectors.EVENT_WRITE)
@@ -178,8 +178,8 @@ class Child:
                 if from_it in ready:
                     received += self._read(process)
                     while (message := _taken(received)) is not None:
-                        end_s = None
                         yield message
+                        end_s = _end_s(within_s)  # from now: whoever takes the messages may be slow
         raise TimeoutError
 
     def _read(self, process: subprocess.Popen[bytes]) -> bytes:
@@ -202,6 +202,10 @@ class Child:
 def _descriptor(stream: IO[bytes] | None) -> int:
     assert stream is not None
     return stream.fileno()
+
+
+def _end_s(within_s: float | None) -> float | None:
+    return None if within_s is None else time.monotonic() + within_s
 
 
 def _ready(pipes: selectors.BaseSelector, end_s: float | None) -> set[int]:

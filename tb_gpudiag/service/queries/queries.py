@@ -11,7 +11,8 @@ import pyarrow as pa
 from tb_gpudiag.errors import GpudiagError, ProcessFailed
 from tb_gpudiag.service.processes.child import Child, ChildEnded
 from tb_gpudiag.service.processes.child_messages import ChildMessage, MessageKind, error_in
-from tb_gpudiag.service.settings import command_memory_limit_bytes
+from tb_gpudiag.service.processes.memory_limit import out_of_time
+from tb_gpudiag.service.settings import command_memory_limit_bytes, settings_from
 from tb_gpudiag.trace.files.find import TraceFile
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def query_apart(
     files: Sequence[TraceFile], query: str, most_rows: int, progress: Progress
 ) -> tuple[pa.Table, str, list[GpudiagError]]:
     """Run a command's query: (rows, a note or "", what could not be read). Raises GpudiagError."""
-    where = files[0].path if len(files) == 1 else ""
+    where, limit_s = files[0].path if len(files) == 1 else "", settings_from().time_limit_s
     request = {
         "where": where,
         "files": [asdict(file) for file in files],
@@ -35,10 +36,12 @@ def query_apart(
     child = Child(MODULE, nice=0)
     answer = ChildMessage()
     try:
-        for message in child.messages(request):
+        for message in child.messages(request, limit_s):
             if message.kind is MessageKind.PROGRESS:
                 progress(message.fields["share"], message.fields["stage"])
             answer = message
+    except TimeoutError:
+        raise out_of_time(limit_s, where) from None
     except ChildEnded as ended:
         raise ProcessFailed(
             f"The process that runs the query ended ({ended}).",
