@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.rules.rule import family_of
 from tb_gpudiag.wording.quantity import throughput
 
 
@@ -15,7 +16,7 @@ def without_hints(findings: Iterable[pb.Finding]) -> list[pb.Finding]:
 
 
 def _is_hint(finding: pb.Finding) -> bool:
-    return finding.rule.startswith("GD9") and finding.severity == pb.Finding.INFO
+    return family_of(finding.rule) == "recording" and finding.severity == pb.Finding.INFO
 
 
 def busiest(report: pb.Report) -> pb.Device | None:

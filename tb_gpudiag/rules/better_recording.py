@@ -14,9 +14,6 @@ from tb_gpudiag.rules.shared.server_recording import for_server
 from tb_gpudiag.wording.format import count
 from tb_gpudiag.wording.good_recording import RECORDING_OF_HOST_LEAKS
 
-# Their findings say that a part was not recorded, or repeat the verdict.
-_OF_PARTS = frozenset({"GD901", "GD903", "GD905"})
-
 NOTES = "NotingTensors"
 
 
@@ -39,7 +36,7 @@ def better_recording(outcome: Outcome, facts: Facts) -> BetterRecording | None:
     said = [f"Not recorded: {', '.join(parts)}."] if parts else []
     said += [answer.hint for _, answer in lacks if answer.hint]
     said += _not_checked(lacks, on_cpu=facts.on_cpu)
-    said += [f"{hint.finding.title}." for hint in hints if hint.rule.id not in _OF_PARTS]
+    said += [f"{hint.finding.title}." for hint in hints if hint.rule.topic != "part"]
     said += clocks
     asks = bool(parts) or any(answer.how_to_record for _, answer in lacks if answer != NO_GPU)
     read = not facts.recorded.unread_accelerator

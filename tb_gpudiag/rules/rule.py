@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from importlib import resources
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, merged
 from tb_gpudiag.frozen import dataclass
@@ -45,6 +45,23 @@ FAMILIES = {
 """First digit of a rule's id -> the folder of rules/ that holds its module and page."""
 
 
+def family_of(rule_id: str) -> str:
+    """What a rule is about, by the id that a report names it by; "" if no rule has such an id."""
+    return FAMILIES.get(rule_id[2:3], "")
+
+
+Topic = (
+    Literal["", "input", "python", "compile", "launch", "graph", "memory", "sync"]
+    | Literal["mode", "steps", "growth", "part", "secrets", "slow rank", "uneven work"]
+)
+"""What a rule is about, for all that ask: they do not know it by its id. "": nobody asks.
+
+input to sync: what the GPU waits for, as a verdict's limiter. mode: one that is on or off, whatever the
+machine does beside the job. steps: time that other rules find, seen another way. growth: of host memory.
+part: one that was not recorded. secrets: what others must not read; the job is no faster without. slow rank,
+uneven work: for which the other ranks wait.
+"""
+
 Check = Callable[["Facts", Claimed], RuleAnswer]
 """Look at the facts and answer.
 
@@ -71,6 +88,7 @@ class AnyRule:
     title: str
     severity: Severity = field(default=Severity.WARNING, kw_only=True)
     error_share: float | None = field(default=None, kw_only=True)
+    topic: Topic = field(default="", kw_only=True)
 
     def severity_of(self, finding: Finding, window_ns: int) -> Severity:
         """Return the finding's own severity if it has one, else the policy's for its cost."""
@@ -84,8 +102,8 @@ class AnyRule:
 
     @property
     def family(self) -> str:
-        """What the rule is about, from the first digit of its id; the folder of rules/ that holds it."""
-        return FAMILIES[self.id[2]]
+        """What the rule is about; the folder of rules/ that holds it."""
+        return family_of(self.id)
 
     @property
     def package(self) -> str:

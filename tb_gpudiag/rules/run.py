@@ -45,12 +45,6 @@ LEAST_OF_KERNELS = 0.05
 # A finding with such a share of the time of its own is better advice than the operators that take most of it.
 COSTLY = 0.10
 
-SECRETS = "GD907"
-"""Says nothing about the job's speed, so it comes after what does."""
-
-OUT_OF_MEMORY = "GD402"
-"""Finds failed allocations. As an error it ended the job, so it ranks first however little a fix frees."""
-
 # An error that costs more than all else together is what to look at, even if the trace does not show that a
 # fix saves time: a DDP training that waits half of its time for gradients was told to fuse its optimizer.
 MOSTLY = 0.5
@@ -91,31 +85,28 @@ def run_rules(facts: Facts, rules: Sequence[Rule]) -> Outcome:
         for rule, answer in asked
         for finding in _findings(answer)
     ]
-    clear: list[tuple[AnyRule, Clear]] = [
-        (rule, answer) for rule, answer in asked if isinstance(answer, Clear)
-    ]
-    unchecked: list[tuple[AnyRule, CannotTell]] = [
-        (rule, answer) for rule, answer in asked if isinstance(answer, CannotTell)
-    ]
-    predicted = _predicted_if_needed(facts, found)
+    by_id = sorted(asked, key=lambda one: one[0].id)
+    clear = [(rule, answer) for rule, answer in by_id if isinstance(answer, Clear)]
+    unchecked = [(rule, answer) for rule, answer in by_id if isinstance(answer, CannotTell)]
+    predicted = predicted_of(facts) if any(f.finding.removable for f in found) else None
     found = [_seen(replace(f, finding=_with_saving(f, facts, predicted)), window_ns) for f in found]
-    seen, replayed = facts.device is not None, predicted is not None
+    replayed = predicted is not None
     costly = any(f.finding.cost_ns >= COSTLY * window_ns and f.rule.family in ABOUT_TIME for f in found)
-    computes = _computes(facts)
+    computes = _computing_share(facts) >= COMPUTE_SHARE
     found.sort(
         key=lambda f: (
-            _place(f, seen=seen, costly=costly),
+            _place(f, costly=costly),
             _rank(f, window_ns, facts.memory, replayed=replayed, costly=costly, computes=computes),
         )
     )
     plan = plan_fixes(predicted, [f.finding for f in found]) if predicted is not None else []
-    return Outcome(found, sorted(clear, key=_rule_id), sorted(unchecked, key=_rule_id), plan)
+    return Outcome(found, clear, unchecked, plan)
 
 
-def _ask_all(rules: Sequence[Rule], facts: Facts) -> list[tuple[Rule, RuleAnswer]]:
+def _ask_all(rules: Sequence[Rule], facts: Facts) -> list[tuple[AnyRule, RuleAnswer]]:
     """Ask each rule in order. The rules after it do not see the time that a finding claims."""
     claimed: Claimed = {}
-    asked = []
+    asked: list[tuple[AnyRule, RuleAnswer]] = []
     for rule in rules:
         if facts.trace.kind not in rule.about:
             continue
@@ -132,7 +123,7 @@ def _findings(answer: RuleAnswer) -> list[Finding]:
     return [answer] if isinstance(answer, Finding) else []
 
 
-def _severity(rule: Rule, finding: Finding, facts: Facts) -> Severity:
+def _severity(rule: AnyRule, finding: Finding, facts: Facts) -> Severity:
     """The rule's own, unless the host's time may cost nothing: a GPU may have worked that the trace does not
     show, the recording itself slows the host, it is of a step or two of a toy on the CPU, or of one step of a
     server. Where computing limits the job, the host's speed is a hint: recording slows the host as much."""
@@ -141,44 +132,39 @@ def _severity(rule: Rule, finding: Finding, facts: Facts) -> Severity:
         return min(severity, Severity.WARNING)
     if facts.on_cpu and rule.family in ABOUT_TIME and facts.window.duration_ns < LEAST_ERROR_NS:
         return min(severity, Severity.INFO)
-    if rule.id in ABOUT_HOST_SPEED and _host_is_no_limit(facts):
+    if rule.topic in ABOUT_HOST_SPEED and _host_is_no_limit(facts):
         return min(severity, Severity.INFO)
-    if rule.id in ABOUT_HOST_SPEED and host_may_keep_up(facts):
+    if rule.topic in ABOUT_HOST_SPEED and host_may_keep_up(facts):
         return min(severity, Severity.WARNING)
     return severity
 
 
 def _host_is_no_limit(facts: Facts) -> bool:
     """Whether the host's own speed limits nothing, as far as the recording shows."""
-    if (
+    return (
         _blocked_by_launches(facts)
         or one_replayed_step(facts)
         or (host_may_keep_up(facts) and not host_likely_limits(facts))
-    ):
-        return True
-    return _computes(facts)
+        or _computing_share(facts) >= COMPUTE_SHARE
+    )
 
 
 def _blocked_by_launches(facts: Facts) -> bool:
     """Whether every launch waits for its kernel (CUDA_LAUNCH_BLOCKING), and the GPU computes for longer than
     the host needs for its own work: without the variable the host is ahead, and that work costs nothing."""
-    if facts.device is None or not facts.host_time.launches_block:
-        return False
-    computing_ns = int(facts.device.window_account.computing_ns[0])
-    return 2 * computing_ns >= facts.window.duration_ns
+    return facts.host_time.launches_block and _computing_share(facts) >= 0.5
 
 
-def _computes(facts: Facts) -> bool:
-    """Whether the GPU computes as much of the time as in a job that computing limits."""
+def _computing_share(facts: Facts) -> float:
+    """The share of the step window in which the GPU computes; 0 without a GPU."""
     if facts.device is None:
-        return False
-    computing_ns = int(facts.device.window_account.computing_ns[0])
-    return computing_ns >= COMPUTE_SHARE * facts.window.duration_ns
+        return 0.0
+    return int(facts.device.window_account.computing_ns[0]) / max(1, facts.window.duration_ns)
 
 
 def _with_saving(found: RuleFinding, facts: Facts, predicted: Predicted | None) -> Finding:
     finding = found.finding
-    if found.rule.id in ABOUT_HOST_SPEED:
+    if found.rule.topic in ABOUT_HOST_SPEED:
         if _blocked_by_launches(facts):
             return behind_blocking(finding)
         if host_may_keep_up(facts):
@@ -195,18 +181,14 @@ def _seen(found: RuleFinding, window_ns: int) -> RuleFinding:
     return replace(found, severity=Severity.INFO) if unseen else found
 
 
-def _place(found: RuleFinding, *, seen: bool, costly: bool) -> int:
-    """What ends the job comes first; then, where no GPU was seen, memory that is nearly full; then what
-    decides whether the others can be trusted. What the job computes is said first only if nothing else costs
-    much of its time. seen: GPU activity was recorded. costly: a finding about time costs much."""
-    finding = found.finding
-    of_memory = finding.cost_bytes_per_step > 0 or found.rule.id == OUT_OF_MEMORY
-    if found.severity == Severity.ERROR and of_memory:
+def _place(found: RuleFinding, *, costly: bool) -> int:
+    """What ends the job comes first, then what decides whether the others can be trusted. What the job
+    computes is said first only if nothing else costs much of its time. costly: a finding about time costs
+    much."""
+    if found.severity == Severity.ERROR and found.rule.family == "memory":
         return 0
-    if found.severity == Severity.WARNING and found.rule.id == OUT_OF_MEMORY and not seen:
-        return 1
-    says_what_computes = not finding.cost_ns and found.rule.family in ABOUT_TIME
-    return 2 if finding.leads and not (says_what_computes and costly) else 3
+    says_what_computes = not found.finding.cost_ns and found.rule.family in ABOUT_TIME
+    return 1 if found.finding.leads and not (says_what_computes and costly) else 2
 
 
 def _rank(
@@ -231,13 +213,13 @@ def _rank(
     sure, likely = saved_ns / max(1, window_ns), likely_ns / max(1, window_ns)
     held = _held_share(finding, memories)
     unseen = found.severity == Severity.WARNING and finding.cost_ns > 0 and max(likely, held) < LEAST_SEEN
-    of_host = found.severity == Severity.INFO and found.rule.id in ABOUT_HOST_SPEED
+    of_host = found.severity == Severity.INFO and found.rule.topic in ABOUT_HOST_SPEED
     of_kernels = computes and found.rule.family == "kernels" and likely >= LEAST_OF_KERNELS
     small_leak = finding.cost_bytes_per_step > 0 and held < LEAST_SEEN and costly
     hint = (
         of_host
         or small_leak
-        or found.rule.id == SECRETS
+        or found.rule.topic == "secrets"
         or (sure < LEAST_SEEN and (found.severity == Severity.INFO or unseen) and not of_kernels)
     )
     mostly = found.severity == Severity.ERROR and finding.cost_ns >= MOSTLY * window_ns
@@ -259,10 +241,6 @@ def _held_share(finding: Finding, memories: Sequence[DeviceMemory]) -> float:
         return 0.0
     growth = finding.cost_bytes_per_step if finding.sure else 0.0
     return share_of_memory(memories, finding.memory_device, finding.cost_bytes, growth)
-
-
-def _rule_id(answer: tuple[AnyRule, object]) -> str:
-    return answer[0].id
 
 
 def _no_time_to_judge(facts: Facts) -> CannotTell | None:
@@ -296,13 +274,6 @@ def _ask(rule: Rule, facts: Facts, claimed: Claimed) -> RuleAnswer:
         raise
     except Exception as error:  # a rule's bug must not cost the user the other findings
         return crashed(rule, error)
-
-
-def _predicted_if_needed(facts: Facts, found: Sequence[RuleFinding]) -> Predicted | None:
-    """What predicts savings, if some finding can be replayed and the replay can be trusted."""
-    if all(f.finding.removable is None for f in found):
-        return None
-    return predicted_of(facts)
 
 
 def _refuse_double_claims(answer: RuleAnswer, claimed: Claimed) -> None:

@@ -14,6 +14,7 @@ from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.waiting.compilation import compiled_functions
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.outcome import RuleFinding
+from tb_gpudiag.rules.rule import AnyRule
 from tb_gpudiag.rules.shared.cpu_verdict import cpu_verdict
 from tb_gpudiag.rules.shared.emptied_cache import emptying_sentences
 from tb_gpudiag.rules.shared.leak import leak_headlines, leak_sentences
@@ -42,7 +43,7 @@ from tb_gpudiag.rules.shared.verdict_sentences import (
     left_out_sentences,
     waiting_sentence,
 )
-from tb_gpudiag.rules.shared.verdict_shares import ABOUT_HOST, CLEAR_LEAD, LEAST_SHARE, computing_limits
+from tb_gpudiag.rules.shared.verdict_shares import CLEAR_LEAD, LEAST_SHARE, computing_limits
 from tb_gpudiag.rules.shared.window_parts import WindowParts, split_window
 from tb_gpudiag.vocabulary.recorded import FileKind
 from tb_gpudiag.wording.format import count, in_quotes, share, size_bytes, time_ns
@@ -77,7 +78,7 @@ def find_verdict(facts: Facts, ranked: Sequence[RuleFinding] = ()) -> Verdict:
     """
     if is_thinned(facts):
         return Verdict("unknown", f"{thinned_sentence(facts)} {_THINNED}", 0.0)
-    verdict = _without_memory(facts, [found.rule.id for found in ranked])
+    verdict = _without_memory(facts, [found.rule for found in ranked])
     waits = waiting_sentence(verdict.limiter, ranked)
     said = sentences_for(verdict.sentence, {facts.trace.metadata.recorder})
     if waits and _LIMITS["communication"] in said:  # what is waited for does
@@ -104,7 +105,7 @@ def _failures(memories: Sequence[DeviceMemory]) -> Iterator[str]:
             yield f"{out_of_memory_title(memory, memory.failure)}. {said}".strip()
 
 
-def _without_memory(facts: Facts, ranked: Sequence[str]) -> Verdict:
+def _without_memory(facts: Facts, ranked: Sequence[AnyRule]) -> Verdict:
     if facts.trace.kind != "trace":
         return _memory_file(facts.trace.kind, facts.memory[0] if facts.memory else None)
     if not facts.window.duration_ns:
@@ -139,7 +140,7 @@ def _parts(facts: Facts, device: DeviceFacts, lost: Lost) -> WindowParts:
     return split_window(device.window_account, lost, facts.host_work.tasks, device.lost.total)
 
 
-def _gpu(facts: Facts, parts: WindowParts, unseen_host: _Unseen, ranked: Sequence[str]) -> Verdict:
+def _gpu(facts: Facts, parts: WindowParts, unseen_host: _Unseen, ranked: Sequence[AnyRule]) -> Verdict:
     window_ns, busy, steady = parts.window_ns, parts.busy_ns / parts.window_ns, facts.steady
     inferred = bool(len(facts.steps)) and not facts.recorded.steps
     steps = f": {count(len(steady.steps), 'inferred step')}" if inferred else ""
@@ -216,7 +217,7 @@ def _unseen_limiter(facts: Facts, parts: WindowParts, unseen_host: _Unseen) -> t
     return "unknown", said
 
 
-def _limiter(parts: WindowParts, ranked: Sequence[str]) -> tuple[str, str]:
+def _limiter(parts: WindowParts, ranked: Sequence[AnyRule]) -> tuple[str, str]:
     """The limiter, and the sentence that says so."""
     window_ns, by_limiter = parts.window_ns, parts.by_limiter
     if parts.lost_ns >= MOSTLY_UNSEEN * window_ns:
@@ -247,11 +248,11 @@ def _noun(part: str) -> str:
     return names.get(part) or LIMITERS[part].noun
 
 
-def _host_limiter(parts: WindowParts, ranked: Sequence[str]) -> str:
+def _host_limiter(parts: WindowParts, ranked: Sequence[AnyRule]) -> str:
     """What the host mostly does. Where two are nearly as much, the first finding about them decides."""
     by_time = sorted(parts.host, key=lambda part: -parts.host[part])
     near = [part for part in by_time if parts.host[by_time[0]] < CLEAR_LEAD * parts.host[part]]
-    return next((ABOUT_HOST[rule] for rule in ranked if ABOUT_HOST.get(rule) in near), by_time[0])
+    return next((rule.topic for rule in ranked if rule.topic in near), by_time[0])
 
 
 def _figures(parts: WindowParts) -> dict[str, str]:

@@ -13,6 +13,7 @@ from tb_gpudiag.errors import NothingToRead
 from tb_gpudiag.jobs.ranks.members import slim
 from tb_gpudiag.jobs.report.job_report import build_jobs
 from tb_gpudiag.jobs.report.job_view import heading
+from tb_gpudiag.jobs.topics import ids_of
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import only_trace
 from tb_gpudiag.report.essentials import without_hints
@@ -89,10 +90,6 @@ def diagnose_job(paths: Sequence[str]) -> HelperAnswer:
     return HelperAnswer(True, text, _is_worth_a_look(report.findings))
 
 
-# The rule on credentials: a log says them whatever else it says.
-SECRETS: Final = "GD907"
-
-
 # A path is part of a command, which must not be cut off.
 MOST_PATH: Final = 4096
 
@@ -114,8 +111,8 @@ def _findings(all_findings: Sequence[pb.Finding]) -> str:
         line += f"; a fix saves up to {share(first.saving.high_share)}"
     if len(findings) > 1:
         line += f"; and {count(len(findings) - 1, 'more finding', 'more findings')}"
-    if any(finding.rule == SECRETS for finding in findings[1:]):  # whoever can read the folder has them
-        line += f", {SECRETS} among them: it contains credentials"
+    for secret in ids_of("secrets").intersection(finding.rule for finding in findings[1:]):
+        line += f", {secret} among them: it contains credentials"  # whoever can read the folder has them
     return f"{line}."
 
 

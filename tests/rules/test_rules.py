@@ -10,6 +10,7 @@ import pytest
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.jobs.rules.every_rule import EVERY_RULE, find_any_rule
+from tb_gpudiag.jobs.rules.job_registry import JOB_RULES
 from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, Severity
 from tb_gpudiag.rules.rule import FAMILIES, PAGE_HEADINGS, AnyRule, Rule, fix_code
@@ -78,6 +79,19 @@ def test_ids_are_unique_and_never_reused() -> None:
             f'"{rule.id} {rule.name}" for a new rule, and never change a line, because users rely on ids'
         )
     assert len(set(known.values())) == len(known) == len(EVERY_ID.read_text(encoding="utf-8").split()) / 2
+
+
+def test_a_rule_is_known_by_its_id_only_to_itself() -> None:
+    """Words may send a reader to another rule. Whatever decides by a rule asks for its topic or family."""
+    own = {f"{rule.package.replace('.', '/')}/{rule.name}.py": rule.id for rule in RULES}
+    own["tb_gpudiag/jobs/rules/job_registry.py"] = "|".join(rule.id for rule in JOB_RULES)
+    for path in sorted((REPOSITORY / "tb_gpudiag").rglob("*.py")):
+        where = path.relative_to(REPOSITORY).as_posix()
+        written = set(re.findall(r"""["'](GD\d*)["']""", path.read_text(encoding="utf-8")))
+        assert written <= set(own.get(where, "").split("|")), (
+            f"{where} knows a rule by its id, or by how that begins: ask for its family, or give it a topic, "
+            "see tb_gpudiag/rules/rule.py, and ask for that"
+        )
 
 
 def test_every_page_and_module_belongs_to_a_listed_rule() -> None:

@@ -11,9 +11,7 @@ from tb_gpudiag.jobs.compare.side import Side
 from tb_gpudiag.jobs.compare.work import hides_kernels
 from tb_gpudiag.jobs.report.job_report import build_jobs
 from tb_gpudiag.report import report_pb2 as pb
-
-ABOUT_KERNELS: Final = "GD5"
-"""First characters of the ids of rules about kernels."""
+from tb_gpudiag.rules.rule import family_of
 
 # The verdict ignores a smaller change of the whole step, too.
 CHANGED_SHARE: Final = 0.02
@@ -79,7 +77,7 @@ def compare_findings(base: Side, candidate: Side) -> FindingChanges:
 
 
 def _about_kernels(found: SideFinding) -> bool:
-    return found.finding.rule.startswith(ABOUT_KERNELS)
+    return family_of(found.finding.rule) == "kernels"
 
 
 def _matched(

@@ -11,6 +11,7 @@ from tb_gpudiag.arrays import Float64
 from tb_gpudiag.facts.memory.floor import MOST_FLOORS, evenly, theil_sen
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.history.recordings import RunRecording, is_cpu
+from tb_gpudiag.jobs.topics import ids_of
 
 _HOUR_NS: Final = 3_600e9
 
@@ -32,8 +33,6 @@ LEAST_BYTES_PER_STEP: Final = 4 << 10
 # they agree within a tenth, as those of one leak do. Six slopes all rise by chance in one series of 64.
 _EVEN_SHARE: Final = 0.1
 _SLOPES_THAT_MAY_DIFFER: Final = 6
-
-HOST_LEAK: Final = "GD405"
 
 # No job runs for longer.
 MOST_HOURS_UNTIL_FULL: Final = 24 * 90
@@ -78,8 +77,9 @@ def find_growth(recordings: Sequence[RunRecording], device: str) -> MemoryGrowth
 def _is_open(used: Sequence[RunRecording]) -> bool:
     """Whether no recording says for sure that host memory grows, and one says that it cannot tell: a full
     buffer seems to grow in each of them."""
-    found = any(HOST_LEAK in each.rules for each in used)
-    return not found and any(HOST_LEAK in each.digest.about.unchecked for each in used)
+    leaks = ids_of("growth")
+    found = any(leaks.intersection(each.rules) for each in used)
+    return not found and any(leaks.intersection(each.digest.about.unchecked) for each in used)
 
 
 def _joined(used: Sequence[RunRecording], device: str) -> MemoryGrowth | None:

@@ -28,15 +28,12 @@ from tb_gpudiag.jobs.ranks.pipeline import pipeline_of
 from tb_gpudiag.jobs.ranks.waits import starts_of, waits_of
 from tb_gpudiag.jobs.replay.job_replay import UNCHANGED, JobChange, JobReplay, JobSlowdown, slowdown_of
 from tb_gpudiag.jobs.replay.rank_work import job_work
+from tb_gpudiag.jobs.topics import ids_of
 from tb_gpudiag.vocabulary.recorded import Recorder
 
 # For simulated jobs, a replay with nothing changed gives the recorded steps within 1%. If it misses them by
 # more than this, it does not model the job.
 TRUSTED_ERROR: Final = 0.05
-
-# Anomaly mode is on or off, whatever the machine does beside the job. It slows each operator, which the time
-# that is surely its own does not show.
-A_MODE: Final = "GD107"
 
 # If collectives end this soon after the last recorded rank arrived, as a share of the time for which the
 # first one waited, no rank without a trace was later. In a public job that lacks one of four ranks it is 3%.
@@ -142,9 +139,10 @@ class JobFacts:
 
     @cached_property
     def in_another_mode(self) -> Bool:
-        """Mask of the members that are in a mode which slows them, and most others are not."""
-        members = self.set.members
-        found = np.array([any(one.rule == A_MODE for one in each.findings) for each in members], np.bool_)
+        """Mask of the members that are in a mode which slows them, and most others are not. A mode slows each
+        operator, which the time that is surely its own does not show."""
+        modes, members = ids_of("mode"), self.set.members
+        found = np.array([any(one.rule in modes for one in each.findings) for each in members], np.bool_)
         return found & (2 * found.sum() <= len(found))
 
     @cached_property

@@ -23,10 +23,9 @@ from tb_gpudiag.jobs.report.job_messages import (
 )
 from tb_gpudiag.jobs.report.job_view import JobReports
 from tb_gpudiag.jobs.report.rank_timeline import rank_timeline
-from tb_gpudiag.jobs.rules.job_registry import JOB_RULES, JobRule
+from tb_gpudiag.jobs.rules.job_registry import ABOUT_LATE_RANKS, JOB_RULES, JobRule
 from tb_gpudiag.jobs.rules.job_verdict import find_job_verdict
 from tb_gpudiag.jobs.rules.rank_findings import (
-    ABOUT_LATE_RANKS,
     SharedFinding,
     finding_of_late,
     shared_findings,
@@ -61,7 +60,7 @@ def build_job_report(
 ) -> pb.JobReport:
     """Build the JobReport of one set. notes: on files that are in no set."""
     outcome = run_job_rules(facts)
-    late_are_told = any(one.rule.id in ABOUT_LATE_RANKS for one in outcome.findings)
+    late_are_told = any(one.rule.topic in ABOUT_LATE_RANKS for one in outcome.findings)
     shared = shared_findings(facts, late_are_told=late_are_told)
     verdict = find_job_verdict(facts, outcome.findings, shared)
     found = facts.set
@@ -99,15 +98,15 @@ def _findings(facts: JobFacts, outcome: Outcome, shared: Sequence[SharedFinding]
     """Return the job's findings and those that its ranks share, in the order of `run_job_rules`."""
     window = Window(0, facts.job_ns)
     step_ns = max(member.step_time.median for member in facts.set.members)
+    leads = {one.rule.id for one in outcome.findings if one.finding.leads}
     found = [finding_message(one, window, step_ns) for one in outcome.findings]
     found += [shared_message(one, facts, step_ns) for one in shared]
-    return sorted(found, key=lambda one: _order(one.severity, one.rule, one.cost_us))
+    return sorted(found, key=lambda one: _order(one.severity, one.rule in leads, one.cost_us, one.rule))
 
 
-def _order(severity: int, rule: str, cost: float) -> tuple[bool, bool, float, str]:
-    """Mismatched collectives come first: the job may hang or be wrong, and what does not fit is not
-    compared."""
-    return severity == Severity.INFO, rule != "GD605", -cost, rule
+def _order(severity: int, leads: bool, cost: float, rule: str) -> tuple[bool, bool, float, str]:
+    """Mismatched collectives lead: the job may hang or be wrong, and what does not fit is not compared."""
+    return severity == Severity.INFO, not leads, -cost, rule
 
 
 def run_job_rules(facts: JobFacts, rules: Sequence[JobRule] = JOB_RULES) -> Outcome:
@@ -125,7 +124,7 @@ def run_job_rules(facts: JobFacts, rules: Sequence[JobRule] = JOB_RULES) -> Outc
                 clear.append((rule, one))
             else:
                 unchecked.append((rule, one))
-    found.sort(key=lambda one: _order(one.severity, one.rule.id, one.finding.cost_ns))
+    found.sort(key=lambda one: _order(one.severity, one.finding.leads, one.finding.cost_ns, one.rule.id))
     return Outcome(found, clear, unchecked)
 
 
@@ -141,12 +140,12 @@ def _ask(rule: JobRule, facts: JobFacts) -> RuleAnswer:
 def _with_replayed_saving(facts: JobFacts, rule: JobRule, finding: Finding) -> Finding:
     """Return the finding with the saving of the whole job, where the replay can be trusted: if its ranks did
     as their peers do, or if all ranks shared the uneven work."""
-    if rule.id not in ABOUT_LATE_RANKS or finding.saving is None:
+    if rule.topic not in ABOUT_LATE_RANKS or finding.saving is None:
         return finding
     uneven = find_uneven(facts)
     if not uneven.found or uneven.once:  # the replay begins after the first step, which may be that one
         return finding
-    if rule.id == "GD603":
+    if rule.topic == "uneven work":
         saving = _saved_by_even_work(facts, uneven)
         return finding if saving is None else replace(finding, saving=saving)
     members = frozenset(uneven.members.tolist())

@@ -33,8 +33,8 @@ class JobRule(AnyRule):
 
 
 JOB_RULES: tuple[JobRule, ...] = (
-    JobRule("GD602", "slow_rank", "Slow rank", error_share=0.20),
-    JobRule("GD603", "uneven_work", "Uneven work", error_share=0.20),
+    JobRule("GD602", "slow_rank", "Slow rank", error_share=0.20, topic="slow rank"),
+    JobRule("GD603", "uneven_work", "Uneven work", error_share=0.20, topic="uneven work"),
     JobRule("GD604", "slow_link", "Slow network or link", error_share=0.20),
     JobRule("GD605", "mismatched_collectives", "Mismatched collectives"),
     JobRule("GD606", "late_recording", "Late start of a recording", severity=Severity.INFO),
@@ -43,3 +43,6 @@ JOB_RULES: tuple[JobRule, ...] = (
     JobRule("GD609", "long_transfers", "Transfers that nothing hides", severity=Severity.INFO),
     JobRule("GD610", "pipeline_bubble", "Bubbles of a pipeline", error_share=0.50),
 )
+
+ABOUT_LATE_RANKS = ("slow rank", "uneven work")
+"""Topics of rules that tell which ranks the others wait for."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
@@ -11,12 +12,14 @@ from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.operations import IN_COLLECTIVE
 from tb_gpudiag.jobs.replay.job_replay import JobSlowdown
+from tb_gpudiag.jobs.rules.job_registry import ABOUT_LATE_RANKS
 from tb_gpudiag.jobs.rules.job_words import GROUPS_UNKNOWN, capitalized
-from tb_gpudiag.jobs.rules.rank_findings import ABOUT_LATE_RANKS, SharedFinding
+from tb_gpudiag.jobs.rules.rank_findings import SharedFinding
 from tb_gpudiag.jobs.rules.uneven_ranks import find_uneven, slowdown_found, slowdown_shown
+from tb_gpudiag.jobs.topics import ids_of
 from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.outcome import RuleFinding
-from tb_gpudiag.rules.shared.verdict_shares import ABOUT_HOST, CLEAR_LEAD, computing_limits
+from tb_gpudiag.rules.shared.verdict_shares import CLEAR_LEAD, computing_limits
 from tb_gpudiag.wording.format import count, share, time_ns
 from tb_gpudiag.wording.rank_numbers import numbers_text
 from tb_gpudiag.wording.vocabulary import CAUSES, LIMITERS
@@ -50,7 +53,7 @@ _PART_LIMITERS = {
 }
 """Parts of a rank's time -> limiters. Others have no visible cause."""
 
-_HOST = ("python", "launch", "compile")
+_HOST: Final = ("python", "launch", "compile")
 
 
 @dataclass(frozen=True)
@@ -66,19 +69,14 @@ def find_job_verdict(
     verdict agrees with it."""
     if not len(facts.waits):
         return JobVerdict("unknown", f"{_start(facts)} {_nothing_matched(facts)}")
-    first = next((one for one in findings if one.rule.id != "GD605"), None)
-    hint = first is not None and first.severity == Severity.INFO
+    first = next((one for one in findings if not one.finding.leads), None)
     loud = [one.finding.cost_us * 1e3 for one in shared if one.finding.severity > Severity.INFO]
     least_ns = max(LEAST_SHARE * max(1, facts.job_ns), *loud, 1.0)
-    if first is not None and not hint and first.finding.cost_ns >= least_ns:
-        limiter = _limiter_of(facts, first.rule.id)
-        cost = share(first.finding.cost_ns, facts.job_ns)
-        said = (
-            first.finding.title
-            if "%" in first.finding.title
-            else f"{first.finding.title}: {cost} of the time"
-        )
-        return JobVerdict(limiter, f"{said}. {_waiting(facts)}")
+    if first is not None and first.severity > Severity.INFO and first.finding.cost_ns >= least_ns:
+        said = first.finding.title
+        if "%" not in said:
+            said += f": {share(first.finding.cost_ns, facts.job_ns)} of the time"
+        return JobVerdict(_limiter_of(facts, first.rule.topic), f"{said}. {_waiting(facts)}")
     limiter, said = _shared_limiter(facts)
     minor = f" {first.finding.title}." if first is not None and first.finding.cost_ns else ""
     waiting = _stragglers(facts) or _waiting(facts)
@@ -99,8 +97,8 @@ def _nothing_matched(facts: JobFacts) -> str:
     return "They have no collective in common: they are of different steps, or of different jobs."
 
 
-def _limiter_of(facts: JobFacts, rule: str) -> str:
-    if rule in ABOUT_LATE_RANKS:
+def _limiter_of(facts: JobFacts, topic: str) -> str:
+    if topic in ABOUT_LATE_RANKS:
         uneven = find_uneven(facts)
         return _PART_LIMITERS.get(uneven.part, "unknown") if uneven.found else "compute"
     return "communication"
@@ -197,13 +195,10 @@ def _host_limiter(facts: JobFacts, parts: dict[str, float]) -> str:
     """What the hosts mostly do. Time in an operator is its dispatch, or the operator takes long by itself or
     is stopped: the ranks' own reports tell which."""
     most = max(_HOST, key=lambda name: parts[name])
-    costs: Counter[str] = Counter()
-    for member in facts.set.members:
-        for finding in member.findings:
-            if finding.rule in ABOUT_HOST:
-                costs[ABOUT_HOST[finding.rule]] += int(finding.cost_us)
-    told = max(costs, key=lambda name: costs[name], default=most)
-    return told if costs[told] >= CLEAR_LEAD * costs[most] else most
+    findings = [finding for member in facts.set.members for finding in member.findings]
+    costs = {name: sum(each.cost_us for each in findings if each.rule in ids_of(name)) for name in _HOST}
+    told = max(_HOST, key=lambda name: costs[name])
+    return told if costs[told] > CLEAR_LEAD * costs[most] else most
 
 
 _ON_HOST = {
@@ -265,5 +260,5 @@ def _stragglers(facts: JobFacts) -> str:
 
 
 def _late(findings: Sequence[RuleFinding]) -> str:
-    late = next((one for one in findings if one.rule.id == "GD606"), None)
-    return f" {late.finding.title}; this is not counted." if late is not None else ""
+    late = (one.finding for one in findings if one.finding.records_again)
+    return "".join(f" {finding.title}; this is not counted." for finding in late)

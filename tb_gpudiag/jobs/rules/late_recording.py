@@ -69,6 +69,7 @@ def check(facts: JobFacts) -> RuleAnswer:
         f"only {time_ns(abs(skew_ns - late_ns))}, so the reason is the recording, not the job. The first "
         "collective is not counted against any rank.",
         fix=_FIX,
+        records_again=True,
         evidence=[
             ranks_evidence(facts, members),
             Evidence("First to last arrival", duration(skew_ns)),

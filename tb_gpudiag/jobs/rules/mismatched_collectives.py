@@ -80,6 +80,7 @@ def _not_simultaneous(facts: JobFacts, apart: float) -> Finding:
         "one arrives. These recordings are of different steps, or of different jobs. Nothing is said about "
         "waiting.",
         fix=_FIX,
+        leads=True,
         evidence=[
             Evidence("Left early", number(round(apart * len(facts.waits)), "collective")),
         ],
@@ -101,6 +102,7 @@ def _finding(facts: JobFacts, found: list[Mismatch]) -> Finding:
         title=_title(what, capitalized(who), several, times, worst[0]),
         summary=_SUMMARIES[what],
         fix=_FIX,
+        leads=True,
         evidence=[
             ranks_evidence(facts, np.array(sorted(members))),
             Evidence("Matched", number(len(facts.matching), "collective")),

@@ -10,15 +10,14 @@ import numpy as np
 
 from tb_gpudiag.arrays import Int64
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.jobs.ranks.job_facts import A_MODE, JobFacts
+from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.rules.job_words import culprits_text, place_of
+from tb_gpudiag.jobs.topics import ids_of
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.rules.answer import Fix, Place
+from tb_gpudiag.rules.rule import family_of
 from tb_gpudiag.vocabulary.frames import LineKind
 from tb_gpudiag.wording.format import one_line
-
-ABOUT_LATE_RANKS: Final = ("GD602", "GD603")
-"""Rules that tell which ranks the others wait for."""
 
 # What fewer ranks have is the job's only if they hold up the others, and no rule tells of them.
 MOST_RANKS = 0.5
@@ -32,9 +31,7 @@ EXPLAINED = 0.5
 
 # What a rank spends on others shows in each rank's report; rules on jobs tell who is waited for. Steps vary
 # on all ranks if one of them is late now and then. And what is wrong with a recording slows no job.
-_OF_THE_JOB: Final = ("GD6", "GD106", "GD9")
-
-_OF_IDLE_TIME: Final = "GD1"
+_OF_THE_JOB: Final = {"ranks", "recording"}
 
 # A hint that most ranks have is worth a line of the job's report if its fix would be noticed.
 LEAST_SHARE_OF_HINT = 0.10
@@ -114,7 +111,7 @@ def _shared(facts: JobFacts, found: dict[int, pb.Finding]) -> SharedFinding:
 
 def _kept_us(facts: JobFacts, findings: list[pb.Finding]) -> float:
     """What no fix of these findings removes: who is told of an idle GPU still computes as long."""
-    if not facts.on_gpu or not findings[0].rule.startswith(_OF_IDLE_TIME):
+    if not facts.on_gpu or family_of(findings[0].rule) != "idle":
         return 0.0
     return max(parts["computing"] for parts in facts.steady_parts) / 1e3
 
@@ -150,7 +147,7 @@ def finding_of_late(facts: JobFacts, late: Int64, longer_ns: int) -> pb.Finding 
     explains why the rank takes this much longer over the steps. A mode does."""
     members, first = facts.set.members, int(late[0])
     if facts.in_another_mode[first]:
-        return next(one for one in members[first].findings if one.rule == A_MODE)
+        return next(one for one in members[first].findings if one.rule in ids_of("mode"))
     among = set(late.tolist())
     others = [members[i].findings for i in range(len(members)) if i not in among]
     own = [
@@ -233,4 +230,4 @@ def fix_of(finding: pb.Finding | None) -> Fix | None:
 
 
 def _is_own(finding: pb.Finding) -> bool:
-    return not finding.rule.startswith(_OF_THE_JOB)
+    return family_of(finding.rule) not in _OF_THE_JOB and finding.rule not in ids_of("steps")

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from tb_gpudiag.arrays import Int64
-from tb_gpudiag.jobs.ranks.job_facts import A_MODE, JobFacts
+from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.rules.job_words import (
     RECORD_STEPS,
     capitalized,
@@ -25,6 +25,7 @@ from tb_gpudiag.jobs.rules.rank_findings import (
     places_of,
 )
 from tb_gpudiag.jobs.rules.uneven_ranks import LEAST_STEPS, SLOWER, Uneven, find_uneven
+from tb_gpudiag.jobs.topics import ids_of
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving, Severity
 from tb_gpudiag.rules.rule import fix_code
@@ -210,7 +211,7 @@ _TOGETHER = Fix(
 
 
 def _fix(uneven: Uneven, device: str, said: pb.Finding | None) -> Fix:
-    if said is not None and said.rule == A_MODE:
+    if said is not None and said.rule in ids_of("mode"):
         return fix_of(said) or _READ_ITS_REPORT
     known = None if (device, uneven.part) == ("CPU", "computing") else _FIXES.get(uneven.part)
     return known or fix_of(said) or _READ_ITS_REPORT

@@ -17,6 +17,7 @@ from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.own_time import OwnTime
 from tb_gpudiag.jobs.replay.job_replay import JobSlowdown
+from tb_gpudiag.jobs.topics import ids_of
 
 # Below this, a fix is hardly noticed. Over several steps, ranks of healthy jobs, simulated and real, differ
 # by up to 1%.
@@ -379,12 +380,11 @@ def _by_own_report(facts: JobFacts, members: Int64, part: str, part_ns: int) -> 
         finding.cost_us * 1e3
         for member in members.tolist()
         for finding in facts.set.members[member].findings
-        if finding.rule == _HOST_SYNC
+        if finding.rule in ids_of("sync")
     ]
     return "sync" if sum(drained) >= MOST_OF_LOST * part_ns else part
 
 
-_HOST_SYNC = "GD301"
 _AFTER_A_SYNC = ("python", "host", "dispatch", "launch", "latency")
 
 

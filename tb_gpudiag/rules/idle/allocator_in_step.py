@@ -139,5 +139,11 @@ def _reserve_evidence(own: DeviceMemory) -> Iterator[Evidence]:
 
 
 RULE = Rule(
-    "GD103", "allocator_in_step", "Memory allocation during steps", check, needs_gpu=True, error_share=0.20
+    "GD103",
+    "allocator_in_step",
+    "Memory allocation during steps",
+    check,
+    needs_gpu=True,
+    error_share=0.20,
+    topic="memory",
 )

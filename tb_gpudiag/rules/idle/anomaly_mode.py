@@ -83,4 +83,4 @@ def _removable(facts: Facts, spans: Intervals) -> Removable:
     return Removable(least, everything, beyond=_STACKS)
 
 
-RULE = Rule("GD107", "anomaly_mode", "Anomaly mode", check, error_share=ERROR_SHARE)
+RULE = Rule("GD107", "anomaly_mode", "Anomaly mode", check, error_share=ERROR_SHARE, topic="mode")

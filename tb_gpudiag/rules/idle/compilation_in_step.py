@@ -195,4 +195,6 @@ def _host_time(facts: Facts, idle: Intervals, *, loading: bool) -> Intervals:
     return merged(union(main_thread.start_ns[some], main_thread.end_ns[some]), idle)
 
 
-RULE = Rule("GD104", "compilation_in_step", "Compilation during steps", check, error_share=0.20)
+RULE = Rule(
+    "GD104", "compilation_in_step", "Compilation during steps", check, error_share=0.20, topic="compile"
+)

@@ -419,4 +419,4 @@ def _host_work(main_thread: CauseSpans) -> Intervals:
     return merged(python, slow)
 
 
-RULE = Rule("GD102", "host_bound", "Host-bound", check, error_share=ERROR_SHARE)
+RULE = Rule("GD102", "host_bound", "Host-bound", check, error_share=ERROR_SHARE, topic="python")

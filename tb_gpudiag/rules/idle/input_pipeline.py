@@ -272,4 +272,4 @@ def _pinning(host: Host, main_thread: CauseSpans) -> Intervals:
     return union(main_thread.start_ns[some], main_thread.end_ns[some])
 
 
-RULE = Rule("GD101", "input_pipeline", "Waiting for data", check, error_share=ERROR_SHARE)
+RULE = Rule("GD101", "input_pipeline", "Waiting for data", check, error_share=ERROR_SHARE, topic="input")

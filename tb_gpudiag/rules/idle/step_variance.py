@@ -344,4 +344,4 @@ def _fix(
     return Fix(_SAME_WORK[pattern.shape])
 
 
-RULE = Rule("GD106", "step_variance", "Uneven steps", check, severity=Severity.INFO)
+RULE = Rule("GD106", "step_variance", "Uneven steps", check, severity=Severity.INFO, topic="steps")

@@ -116,4 +116,4 @@ def _fix(found: NodeGaps, server: Server | None, *, compiled: bool) -> Fix:
     )
 
 
-RULE = Rule("GD203", "graph_node_gaps", "Gaps between graph nodes", check, needs_gpu=True)
+RULE = Rule("GD203", "graph_node_gaps", "Gaps between graph nodes", check, needs_gpu=True, topic="graph")

@@ -129,4 +129,6 @@ def _host_time(main_thread: CauseSpans) -> Intervals:
     return subtract(host_time(main_thread, Cause.DISPATCH, Cause.LAUNCH), slow)
 
 
-RULE = Rule("GD201", "launch_bound", "Launch-bound", check, needs_gpu=True, error_share=ERROR_SHARE)
+RULE = Rule(
+    "GD201", "launch_bound", "Launch-bound", check, needs_gpu=True, error_share=ERROR_SHARE, topic="launch"
+)

@@ -268,4 +268,6 @@ def _fix(kind: ClusterKind, advice: LaunchAdvice) -> Fix:
     return Fix(own.fix, own.code, own.url)
 
 
-RULE = Rule("GD202", "small_kernels", "Clusters of small kernels", check, error_share=ERROR_SHARE)
+RULE = Rule(
+    "GD202", "small_kernels", "Clusters of small kernels", check, error_share=ERROR_SHARE, topic="launch"
+)

@@ -17,4 +17,6 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     return look_for_leak(of_cpu)
 
 
-RULE = Rule("GD405", "host_memory_leak", "Host memory leak", check, about=TRACES | {"memory_timeline"})
+RULE = Rule(
+    "GD405", "host_memory_leak", "Host memory leak", check, about=TRACES | {"memory_timeline"}, topic="growth"
+)

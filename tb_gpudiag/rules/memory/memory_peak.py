@@ -149,6 +149,7 @@ def _finding(memory: DeviceMemory, facts: Facts) -> Finding:
         ),
         cost_bytes=_cost_bytes(memory, leaks),
         memory_device=memory.device,
+        leads=facts.device is None,  # nothing that was recorded is worth more
         evidence=list(_evidence(memory, kinds)),
         places=([requesting] if requesting is not None else []) + places[:MOST_PLACES],
         severity=Severity.ERROR if memory.ran_out else Severity.WARNING,

@@ -185,4 +185,4 @@ def _unread(accelerator: str) -> Finding:
     )
 
 
-RULE = Rule("GD905", "no_gpu", "No GPU activity recorded", check, severity=Severity.INFO)
+RULE = Rule("GD905", "no_gpu", "No GPU activity recorded", check, severity=Severity.INFO, topic="part")

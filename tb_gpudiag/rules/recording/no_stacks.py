@@ -25,4 +25,4 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     )
 
 
-RULE = Rule("GD903", "no_stacks", "No stacks recorded", check, severity=Severity.INFO)
+RULE = Rule("GD903", "no_stacks", "No stacks recorded", check, severity=Severity.INFO, topic="part")

@@ -37,4 +37,4 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     )
 
 
-RULE = Rule("GD901", "no_steps", "No steps recorded", check, severity=Severity.INFO)
+RULE = Rule("GD901", "no_steps", "No steps recorded", check, severity=Severity.INFO, topic="part")

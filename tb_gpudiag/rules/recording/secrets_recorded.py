@@ -84,4 +84,4 @@ def _called(credential: Credential) -> str:
     return credential.form
 
 
-RULE = Rule("GD907", "secrets_recorded", "Credentials recorded", check)
+RULE = Rule("GD907", "secrets_recorded", "Credentials recorded", check, topic="secrets")

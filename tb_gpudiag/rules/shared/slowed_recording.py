@@ -28,8 +28,8 @@ WORST_ERROR = 0.02
 # explains. Random delays on all starts make it 20% and more.
 MOST_STARTS = 0.10
 
-ABOUT_HOST_SPEED = frozenset({"GD102", "GD201", "GD202"})
-"""Rules about the host's own work between and in launches, which recording makes slower."""
+ABOUT_HOST_SPEED = ("launch", "python")
+"""Topics of rules about the host's own work between and in launches, which recording makes slower."""
 
 MEASURE = (
     "Measure the step time without the profiler first: it may be much shorter than the "

@@ -69,23 +69,15 @@ def waiting_sentence(limiter: str, ranked: Sequence[RuleFinding]) -> str:
     return "Most of the communication is probably waiting for another rank." if waits else ""
 
 
-_HOST = frozenset({"launch", "python", "compile"})
-
-# The limiters that a finding is about.
-_ABOUT = {
-    "GD101": frozenset({"input"}),
-    "GD102": _HOST | {"input"},  # making tensors counts as data loading
-    "GD103": frozenset({"memory"}),
-    "GD104": _HOST,
-    "GD201": _HOST,
-    "GD202": _HOST,
-    "GD203": frozenset({"launch"}),
-    "GD301": frozenset({"sync"}),
-    "GD302": frozenset({"copy", "sync"}),
-    "GD303": frozenset({"copy"}),
-    "GD304": frozenset({"copy"}),
-    "GD601": frozenset({"communication"}),
+_EXPLAINS = {
+    "python": ("launch", "compile", "input"),  # making tensors counts as data loading
+    "launch": ("python", "compile"),
+    "compile": ("python", "launch"),
+    "graph": ("launch",),
+    "transfers": ("copy", "sync"),
+    "ranks": ("communication",),
 }
+"""Topic, or family without one -> limiters that a finding explains besides its rule's topic."""
 
 # These verdicts name no cause that a finding could differ from.
 _NO_CAUSE = frozenset({"compute", "mixed", "unknown", "initialization"})
@@ -99,11 +91,12 @@ def first_fix_sentence(limiter: str, ranked: Sequence[RuleFinding], window_ns: i
     for found in ranked:
         if found.severity <= Severity.INFO or not found.finding.cost_ns:
             continue
-        if limiter in _NO_CAUSE or limiter in _ABOUT.get(found.rule.id, ()):
+        rule = found.rule
+        if limiter in {*_NO_CAUSE, rule.topic, *_EXPLAINS.get(rule.topic or rule.family, ())}:
             return ""
         saving = found.finding.saving
         if saving is not None and saving.high_ns:
-            return _comes_first(found.rule, saving, window_ns)
+            return _comes_first(rule, saving, window_ns)
     return ""
 
 

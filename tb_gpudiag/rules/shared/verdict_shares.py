@@ -13,9 +13,6 @@ COMPUTE_LEAD = 3.0
 # The limiter must stand out. If the second part is nearly as large, fixing one only uncovers the other.
 CLEAR_LEAD = 1.5
 
-ABOUT_HOST = {"GD102": "python", "GD104": "compile", "GD201": "launch", "GD202": "launch"}
-"""Rules on what the host does while the GPU waits -> limiters."""
-
 # A smaller part is not worth calling a limiter: removing it would hardly be noticed.
 LEAST_SHARE = 0.10
 

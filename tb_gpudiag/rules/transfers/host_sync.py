@@ -263,4 +263,4 @@ def _removable(host: Host, transfers: Transfers, blocking: Int64, drained: Int64
     )
 
 
-RULE = Rule("GD301", "host_sync", "Synchronizations", check, error_share=0.20)
+RULE = Rule("GD301", "host_sync", "Synchronizations", check, error_share=0.20, topic="sync")

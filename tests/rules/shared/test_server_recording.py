@@ -66,7 +66,7 @@ def test_one_step_of_a_server_does_not_show_what_its_host_costs(tmp_path: Path) 
     verdict, outcome = find_verdict(facts), run_rules(facts, RULES)
     assert verdict.limiter == "unknown"
     assert "one step only" in verdict.sentence
-    about_host = [f for f in outcome.findings if f.rule.id in ABOUT_HOST_SPEED]
+    about_host = [f for f in outcome.findings if f.rule.topic in ABOUT_HOST_SPEED]
     assert about_host
     for found in about_host:
         assert found.severity is Severity.INFO
