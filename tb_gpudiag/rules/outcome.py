@@ -30,11 +30,11 @@ class RuleFinding:
 class Outcome:
     """Every rule's answer.
 
-    Findings are ordered by what their fix is likely to save. Hints (INFO), and warnings whose fix would
-    hardly be noticed, come last. Time and memory are compared as shares of what the job has: a fix's saving
-    as a share of the step window; memory held, or grown by the horizon (out_of_memory.py), as a share of the
-    device's memory. A leak or a failed allocation that is an ERROR ends the job, so it comes before anything
-    that only makes the job slow. `clear` and `unchecked` are ordered by rule id.
+    Findings are ordered by severity, then by the middle of what their fix saves. Time and memory are compared
+    as shares of what the job has: a fix's saving as a share of the step window; memory held, or grown by the
+    horizon (out_of_memory.py), as a share of the device's memory. A leak or a failed allocation that is an
+    ERROR ends the job, so it comes before anything that only makes the job slow. `clear` and `unchecked` are
+    ordered by rule id.
     """
 
     findings: list[RuleFinding]

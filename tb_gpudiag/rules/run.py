@@ -26,28 +26,15 @@ from tb_gpudiag.rules.shared.slowed_recording import (
 )
 from tb_gpudiag.rules.shared.verdict_shares import COMPUTE_SHARE
 
-# Among fixes that surely save nothing, or equally much, the middle of the range decides: fixes of real jobs
-# stay below the bounds.
-LIKELY_SHARE = 0.5
-
-# A bound counts half as much as an estimate or a replay: in a public recording of the GPU alone, 25 ms of
-# copies at half the rate of pinned memory come before 51 ms of FP32 matmuls that may wait for the host.
-BOUND = 0.5
-
 # Step times vary by 1 to 2% from run to run: a fix that is likely to save less cannot be seen to work.
 LEAST_SEEN = 0.01
 
-# What a hint about kernels likely saves where it comes before warnings that likely save less. Rules about
-# kernels begin to speak where they take this much of the time. A GPU that waits for the host for longer than
-# its kernels take hardly gains by faster ones: what saves less than this at most is a hint.
+# Rules about kernels begin to speak where they take this much of the time. A GPU that waits for the host for
+# longer than its kernels take hardly gains by faster ones: what saves less than this at most is a hint.
 LEAST_OF_KERNELS = 0.05
 
 # A finding with such a share of the time of its own is better advice than the operators that take most of it.
 COSTLY = 0.10
-
-# An error that costs more than all else together is what to look at, even if the trace does not show that a
-# fix saves time: a DDP training that waits half of its time for gradients was told to fuse its optimizer.
-MOSTLY = 0.5
 
 UNSURE = 0.5
 """The share of its saving that a finding counts for if it is not sure (Finding.sure)."""
@@ -90,15 +77,8 @@ def run_rules(facts: Facts, rules: Sequence[Rule]) -> Outcome:
     unchecked = [(rule, answer) for rule, answer in by_id if isinstance(answer, CannotTell)]
     predicted = predicted_of(facts) if any(f.finding.removable for f in found) else None
     found = [_seen(replace(f, finding=_with_saving(f, facts, predicted)), window_ns) for f in found]
-    replayed = predicted is not None
     costly = any(f.finding.cost_ns >= COSTLY * window_ns and f.rule.family in ABOUT_TIME for f in found)
-    computes = _computing_share(facts) >= COMPUTE_SHARE
-    found.sort(
-        key=lambda f: (
-            _place(f, costly=costly),
-            _rank(f, window_ns, facts.memory, replayed=replayed, costly=costly, computes=computes),
-        )
-    )
+    found.sort(key=lambda f: (_place(f, costly=costly), _rank(f, window_ns, facts.memory)))
     plan = plan_fixes(predicted, [f.finding for f in found]) if predicted is not None else []
     return Outcome(found, clear, unchecked, plan)
 
@@ -192,47 +172,17 @@ def _place(found: RuleFinding, *, costly: bool) -> int:
 
 
 def _rank(
-    found: RuleFinding,
-    window_ns: int,
-    memories: Sequence[DeviceMemory],
-    *,
-    replayed: bool,
-    costly: bool,
-    computes: bool,
-) -> tuple[bool, bool, float, float, int, int, str]:
-    """Sort by what a fix surely saves, if that can be seen, then by what it may save of the job's time, or
-    frees of its memory. What costs most of the time comes first, sure or not. Without a replay nothing is
-    sure but for copies and kernels, however small: they do not come before what likely saves more. Nor does
-    the host's speed come first where it is a hint, or a secret in the recording, or memory that hardly grows
-    where time is lost. Where computing limits the job, a hint about its kernels that likely saves much is as
-    good as a warning that surely saves nothing: half precision on GPUs that need loss scaling for it comes
-    before copies."""
+    found: RuleFinding, window_ns: int, memories: Sequence[DeviceMemory]
+) -> tuple[int, float, int, str]:
+    """Sort by severity, then by the middle of what a fix saves of the job's time, or by what it frees of its
+    memory. Never more than the cost: what a fix saves beyond it, by getting the host ahead, others may save,
+    too. What costs most comes first among equals."""
     finding = found.finding
     saving = finding.saving or Saving(0, finding.cost_ns)
-    saved_ns, likely_ns = _saved(finding, saving)
-    sure, likely = saved_ns / max(1, window_ns), likely_ns / max(1, window_ns)
-    held = _held_share(finding, memories)
-    unseen = found.severity == Severity.WARNING and finding.cost_ns > 0 and max(likely, held) < LEAST_SEEN
-    of_host = found.severity == Severity.INFO and found.rule.topic in ABOUT_HOST_SPEED
-    of_kernels = computes and found.rule.family == "kernels" and likely >= LEAST_OF_KERNELS
-    small_leak = finding.cost_bytes_per_step > 0 and held < LEAST_SEEN and costly
-    hint = (
-        of_host
-        or small_leak
-        or found.rule.topic == "secrets"
-        or (sure < LEAST_SEEN and (found.severity == Severity.INFO or unseen) and not of_kernels)
-    )
-    mostly = found.severity == Severity.ERROR and finding.cost_ns >= MOSTLY * window_ns
-    seen = sure if replayed and sure >= LEAST_SEEN and not of_host else 0.0
-    counts = max(likely * (BOUND if saving.basis == "at most" else 1), held)
-    return hint, not mostly, -seen, -counts, -finding.cost_ns, -found.severity, found.rule.id
-
-
-def _saved(finding: Finding, saving: Saving) -> tuple[int, float]:
-    """What the fix surely saves and what it likely saves, in ns. Never more than the cost: what a fix saves
-    beyond it, by getting the host ahead, others may save, too."""
     low_ns, high_ns = (min(ns, finding.cost_ns) for ns in (saving.low_ns, saving.high_ns))
-    return low_ns, (low_ns + LIKELY_SHARE * (high_ns - low_ns)) * (1 if finding.sure else UNSURE)
+    middle = (low_ns + high_ns) / 2 / max(1, window_ns) * (1 if finding.sure else UNSURE)
+    saved = max(middle, _held_share(finding, memories))
+    return -found.severity, -saved, -finding.cost_ns, found.rule.id
 
 
 def _held_share(finding: Finding, memories: Sequence[DeviceMemory]) -> float:
