@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from statistics import median
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.essentials import without_hints
 from tb_gpudiag.rules.rule import LEAST_ERROR_NS
-from tb_gpudiag.rules.run import LEAST_SEEN
 from tb_gpudiag.rules.savings import LEAST_PLANNED, MORE_THAN_COST
 from tb_gpudiag.wording.format import share, time_us
 from tests.report.views.formats import to_text
@@ -30,8 +30,8 @@ ABOUT = {
     "GD203": {"launch"},
     "GD301": {"sync"},
     "GD302": {"copy", "sync"},
-    "GD303": {"copy"},
-    "GD304": {"copy"},
+    "GD303": {"copy", "sync"},
+    "GD304": {"copy", "sync"},
     "GD601": {"communication"},
 }
 """Limiters that a finding about idle time is about. Findings about kernels (GD5xx) are about computing."""
@@ -132,7 +132,7 @@ def _plan(report: pb.Report) -> Iterator[str]:
 
 
 def _order(report: pb.Report) -> Iterator[str]:
-    """What a fix surely saves decides, and the plan is in the order of the findings."""
+    """Severity and the middle of what a fix saves decide, and the plan is in the order of the findings."""
     planned = [fix.finding for fix in report.plan.fixes]
     if planned != sorted(planned):
         yield f"the plan's order {planned} is not that of the findings"
@@ -144,13 +144,14 @@ def _order(report: pb.Report) -> Iterator[str]:
     ]
     if planned[:1] != replayed[:1]:
         yield f"the plan begins with finding {planned[:1]}, and {replayed[:1]} is the first that saves time"
-    sure = [
-        f.saving.low_share if f.saving.low_share >= LEAST_SEEN else 0.0
+    ranked = [
+        (f.severity, min(f.saving.low_us, f.cost_us) + min(f.saving.high_us, f.cost_us))
         for f in report.findings
-        if f.cost_us and f.saving.basis in ("replayed", "at most")
+        if f.cost_us and f.certain and f.saving.basis in ("replayed", "at most")
     ]
-    if sure != sorted(sure, reverse=True):
-        yield f"findings surely save {sure}, in this order"
+    for (severity, twice_us), (next_severity, next_us) in pairwise(ranked):
+        if severity < next_severity or (severity == next_severity and twice_us + EXACT_US < next_us):
+            yield f"findings are of these severities, and save twice these us, in this order: {ranked}"
 
 
 def _severities(report: pb.Report) -> Iterator[str]:
