@@ -197,6 +197,8 @@ def _slow_span(event: dict[str, Any], args: dict[str, Any], thread: tuple[str, s
         category = Category.USER_ANNOTATION
     device = stream = -1
     sequence, other = (args.get(key, -1) for key in ("Sequence number", "Fwd thread id"))
+    if category == Category.KERNEL:
+        sequence = args.get("graph node id", -1)
     if category == Category.CUDA_SYNC:
         sequence = args.get("wait_on_cuda_event_record_corr_id", -1)
         other = args.get("wait_on_stream", -1)

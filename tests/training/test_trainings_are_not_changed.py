@@ -20,7 +20,7 @@ from tb_gpudiag.vocabulary.clock_phases import GARBAGE, PHASES
 from tests.training.stage import handler
 from tests.training.test_gpu_marks import Event, Gpu
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.torch
 
 
 @contextmanager
@@ -106,7 +106,6 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
         distributed.destroy_process_group()
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("ours", [nothing, clock, short_steps, recording_clock, profiled])
 def test_a_training_is_the_same(
     cases: dict[str, Any], ours: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

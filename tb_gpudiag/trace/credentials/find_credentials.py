@@ -53,7 +53,8 @@ _NAMED: Final = _expression(
     rb"(?P<name>(?<=[\"'])[A-Za-z][\w.\-/ :]{0,80}(?=\\{0,16}[\"'])|-{0,2}[A-Za-z0-9_][\w.\-]{0,120})"
     rb"(?![\w.\-])(?:"
     rb"(?P<close>{quote})?[)\]]?{blank}{0,8}(?::?{blank}{0,8}str(?:ing)?{blank}{0,8})?"
-    rb"(?P<separator>=>|[:.?+|]{0,3}=(?!=)|:(?![:/])|,){space}{0,64}"
+    # An assignment ends with its line: in `KEY=`, the next variable of an environment is no value.
+    rb"(?P<separator>=>|[:.?+|]{0,3}=(?!=)|:(?![:/])|,)(?:(?<=[=>]){blank}|(?<![=>]){space}){0,64}"
     rb"|>(?:{space}|\\{1,16}[nrt]){0,256}"
     rb"|(?P<option>{blank}{1,64})"
     rb")(?P<open>{quote})?"

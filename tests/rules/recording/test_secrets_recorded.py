@@ -62,7 +62,7 @@ def test_a_trace_without_credentials_is_clear(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_text_that_was_not_searched_is_not_called_clear(tmp_path: Path) -> None:
-    hostile = {"COMMENT": "key=" * 20_000}
+    hostile = {"COMMENT": "hf_a " * 200_000}
     answer = RULE.check(facts_of(_with_environment(healthy(), **hostile), tmp_path))
     assert isinstance(answer, CannotTell)
     assert "not searched" in answer.reason

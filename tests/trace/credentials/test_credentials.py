@@ -91,6 +91,7 @@ def test_a_credential_wherever_it_is(value: object, expected: dict[str, str]) ->
             "token_count": "12345678",
         },
         {"HF_TOKEN": "", "A_SECRET": "${VAULT_SECRET}", "API_KEY": "<your key>", "DB_PASSWORD": "****"},
+        {"environment": "WANDB_API_KEY=\nTRAIN_MODEL_ID=Wan-AI/Wan2.1"},
         {"HF_TOKEN_PATH": "/root/.cache/token", "GOOGLE_APPLICATION_CREDENTIALS": "/etc/key.json"},
         {"cache_key": "abcdefgh12345678abcdef", "sort_key": "a" * 20, "key": "0a" * 20},
         {"url": "https://github.com/a/b.git", "ssh": "git@github.com:a/b.git", "t": "10:20@30"},
