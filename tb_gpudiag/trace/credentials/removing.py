@@ -30,7 +30,7 @@ MOST_COUNTED: Final = 10_000
 _MARK: Final = MARK.encode("ascii")
 # RE2 is set up for this much at a time. It looks at parts between two events, and in those that may have a
 # credential, at windows of this size, and this far beyond their borders.
-_AT_ONCE_BYTES: Final = 8 << 20
+_AT_ONCE_BYTES: Final = 4 << 20
 _FIRST_LOOK_BYTES: Final = 32 << 10
 _CUT: Final = b"}"
 _WINDOW_BYTES: Final = 512
