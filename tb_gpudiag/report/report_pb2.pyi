@@ -1380,9 +1380,11 @@ class Change(_message.Message):
         step: _ClassVar[Change.What]
         busy: _ClassVar[Change.What]
         memory: _ClassVar[Change.What]
+        part: _ClassVar[Change.What]
     step: Change.What
     busy: Change.What
     memory: Change.What
+    part: Change.What
     class Unit(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         us: _ClassVar[Change.Unit]
         share: _ClassVar[Change.Unit]
@@ -1397,7 +1399,8 @@ class Change(_message.Message):
     unit: Change.Unit
     sentence: str
     causes: _containers.RepeatedCompositeFieldContainer[CauseTime]
-    def __init__(self, point: _Optional[int] = ..., what: _Optional[_Union[Change.What, str]] = ..., before: _Optional[float] = ..., after: _Optional[float] = ..., unit: _Optional[_Union[Change.Unit, str]] = ..., sentence: _Optional[str] = ..., causes: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ...) -> None: ...
+    gradual: bool
+    def __init__(self, point: _Optional[int] = ..., what: _Optional[_Union[Change.What, str]] = ..., before: _Optional[float] = ..., after: _Optional[float] = ..., unit: _Optional[_Union[Change.Unit, str]] = ..., sentence: _Optional[str] = ..., causes: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., gradual: bool = ...) -> None: ...
 
 class Drift(_message.Message):
     device: str

@@ -1843,9 +1843,17 @@ export interface Change {
   sentence: string;
   /** difference, µs per step, largest first; bounded */
   causes: CauseTime[];
+  /** or bit by bit: a line through the figures explains them as well */
+  gradual: boolean;
 }
 
-export const Change_What = { step: "step", busy: "busy", memory: "memory" } as const;
+export const Change_What = {
+  step: "step",
+  busy: "busy",
+  memory: "memory",
+  /** part - of the step, as a share; `sentence` names it */
+  part: "part",
+} as const;
 
 export type Change_What = typeof Change_What[keyof typeof Change_What];
 

@@ -1,14 +1,15 @@
-"""Change points: where a series of figures, one per recording, changes for good."""
+"""Change points: where a series of figures, one per recording, changes for good, at once or gradually."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
 import numpy as np
 
 from tb_gpudiag.arrays import Float64
+from tb_gpudiag.frozen import dataclass
 
 # A change shows in at least two recordings before it and two after it.
 LEAST_SIDE: Final = 2
@@ -19,7 +20,7 @@ SIGNIFICANCE: Final = 0.01
 # From this many recordings on, ranks are compared, which one outlier does not move: nine recordings can be
 # split into two groups in enough ways for this significance. With fewer, values are compared, as if noise
 # were normal.
-_RANKS_FROM: Final = 9
+_RANKS_FROM: Final = 12
 
 # With fewer recordings, a stretch that goes up and comes down again cannot be significant.
 _STRETCHES_FROM: Final = 12
@@ -32,42 +33,75 @@ _SEED: Final = 20232
 _MOST_CELLS: Final = 1 << 20
 
 
-def change_points(values: Float64, least: float) -> list[int]:
-    """Return the index of the first value after each change, in order.
+@dataclass(frozen=True)
+class ChangePoint:
+    """A change between values[start:point] and values[point:end]. gradual: a line explains these values as
+    well as a step at `point`, so the change may have come bit by bit."""
 
-    values: shape (recordings,). A change is a step: the medians before and after it differ by at least
-    `least`, by more than chance would explain, and a step explains the values better than a line does.
+    start: int
+    point: int
+    end: int
+    gradual: bool
+
+
+def change_points(values: Float64, least: float, significance: float = SIGNIFICANCE) -> list[ChangePoint]:
+    """Return the changes of a series, in order.
+
+    values: shape (recordings,). The medians before and after a change differ by at least `least`, and of
+    series of pure noise no more than `significance` have a change.
     """
-    if len(values) < 2 * LEAST_SIDE:
-        return []
-    stretch = _stretch_with_a_change(values)
+    found = _found(values, 0, least, significance)
+    edges = [0, *(each.point for each in found), len(values)]
+    return [
+        each if each.gradual else ChangePoint(start, each.point, end, gradual=False)
+        for each, start, end in zip(found, edges, edges[2:], strict=False)
+    ]
+
+
+def _found(values: Float64, first: int, least: float, significance: float) -> list[ChangePoint]:
+    """Return the changes of values that begin at the index `first` of the series; stretches of steps are
+    still those in which they were found."""
+    stretch = _stretch_with_a_change(values, significance) if len(values) >= 2 * LEAST_SIDE else None
     if stretch is None:
         return []
     start, end = stretch
     own = values[start:end]
     place = _place(own)
-    moved = abs(float(np.median(own[place:]) - np.median(own[:place])))
-    if moved < least or _off_line(own) <= _off_medians(own, place):
+    if abs(float(np.median(own[place:]) - np.median(own[:place]))) < least:
         return []
-    first = start + place
-    before, after = change_points(values[:first], least), change_points(values[first:], least)
-    return [*before, first, *(first + index for index in after)]
+    gradual = _off_line(own) <= _off_medians(own, place)
+    change = ChangePoint(first + start, first + start + place, first + end, gradual)
+    before, after = (start, end) if gradual else (start + place, start + place)
+    return [
+        *_found(values[:before], first, least, significance),
+        change,
+        *_found(values[after:], first + after, least, significance),
+    ]
 
 
-def _stretch_with_a_change(values: Float64) -> tuple[int, int] | None:
+def _stretch_with_a_change(values: Float64, significance: float) -> tuple[int, int] | None:
     """Return start and end of a stretch with a significant change; None without one."""
     count = len(values)
     with_stretches, of_ranks = count >= _STRETCHES_FROM, count >= _RANKS_FROM
     series = (_ranks(values) if of_ranks else values)[None, :]
-    # Each of the two tests may have half of the false changes.
-    share = SIGNIFICANCE / 2 if with_stretches else SIGNIFICANCE
-    if float(_largest_t(series)[0]) > _critical(count, _largest_t, of_ranks, share):
+    of_whole: Sequence[Callable[[Float64], Float64]] = (_largest_t, _trend)
+    # Each of the tests may have its part of the false changes.
+    part = significance / (len(of_whole) + with_stretches)
+    if any(float(of(series)[0]) > _critical(count, of, of_ranks, part) for of in of_whole):
         return 0, count
     if with_stretches and float(_largest_contrast(series)[0]) > _critical(
-        count, _largest_contrast, True, share
+        count, _largest_contrast, True, part
     ):
         return max(_stretches(count), key=lambda s: float(_contrasts(series[:, s[0] : s[1]]).max()))
     return None
+
+
+def _trend(series: Float64) -> Float64:
+    """Return the square of the correlation with time, shape (series,)."""
+    centered = series - series.mean(axis=1, keepdims=True)
+    at = np.arange(series.shape[1]) - (series.shape[1] - 1) / 2
+    total = np.maximum((centered**2).sum(axis=1), np.finfo(np.float64).tiny)
+    return (centered @ at) ** 2 / (total * (at @ at))
 
 
 def _largest_t(series: Float64) -> Float64:

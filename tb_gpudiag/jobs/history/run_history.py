@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby, pairwise
 from typing import Final
 
@@ -10,10 +11,10 @@ import numpy as np
 
 from tb_gpudiag.digest.digest import Digest, numbers, texts
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.jobs.history.change_points import change_points
+from tb_gpudiag.jobs.history.change_points import SIGNIFICANCE, change_points
 from tb_gpudiag.jobs.history.drift import MemoryGrowth, find_growth
 from tb_gpudiag.jobs.history.recordings import RankSeries, RunRecording, find_series, is_cpu
-from tb_gpudiag.jobs.part_words import change_of_part
+from tb_gpudiag.jobs.part_words import change_of_part, part_noun
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.essentials import without_hints
 from tb_gpudiag.wording.format import count, figures, in_quotes, one_line, share, size_bytes, time_ns, time_us
@@ -190,7 +191,9 @@ def _notes(recordings: Sequence[RunRecording]) -> list[str]:
 
 # Runs of the same job differ by 1% to 2%. Nobody asks why a step takes less than this longer.
 LEAST_STEP: Final = 0.05
-LEAST_BUSY: Final = 0.05
+LEAST_SHARE: Final = 0.05
+"""Of the GPU's busy share, and of a part of the step."""
+
 LEAST_MEMORY: Final = 0.05
 
 # A finding belongs to a stretch of recordings if most of them have it.
@@ -202,34 +205,63 @@ _NAMED_SHARE: Final = 0.2
 
 @dataclass(frozen=True)
 class RunChange:
-    """A change at recordings[point], between recordings[start:point] and recordings[point:end]."""
+    """A change at recordings[point], between recordings[start:point] and recordings[point:end]. gradual: or
+    bit by bit, over all of them. part: whose share of the step changed, where `what` is part."""
 
-    what: str  # step, busy, memory
+    what: str  # step, busy, memory, part
     start: int
     point: int
     end: int
     before: float
     after: float
+    gradual: bool = False
+    part: str = ""
+
+
+_ORDER: Final = ("step", "busy", "memory", "part")
 
 
 def find_changes(series: RankSeries, growing: Collection[str]) -> list[RunChange]:
-    """Find changes of the step time, the busy share and the memory floor, in time order.
+    """Find changes of the step time, the busy share, the memory floor and what takes the step, in time order.
 
     growing: devices whose memory drifts, so that a change of the floor says nothing.
     """
     recordings = series.recordings
     steps = {i: recording.step_ns for i, recording in enumerate(recordings) if recording.step_ns > 0}
-    found = _changes("step", steps, LEAST_STEP, relative=True)
-    at = {change.point for change in found}
     busy = {
         i: recording.digest.about.busy_share
         for i, recording in enumerate(recordings)
         if recording.side.on_gpu
     }
-    # A change of the step time changes the busy share, too: that is one change.
-    found += [each for each in _changes("busy", busy, LEAST_BUSY) if not _near(each.point, at)]
+    found = _changes("step", steps, LEAST_STEP, relative=True)
+    # What changes the step time changes shares, too, and one share others: that is one change. Another load
+    # of the machine moves shares less than times, so they tell of changes that the noise of the times hides.
+    for change in [*_changes("busy", busy, LEAST_SHARE), *_part_changes(recordings)]:
+        if not any(_together(change, other) for other in found):
+            found.append(change)
     found += _memory_changes(series, growing)
-    return sorted(found, key=lambda change: (change.point, ("step", "busy", "memory").index(change.what)))
+    return sorted(found, key=lambda change: (change.point, _ORDER.index(change.what)))
+
+
+def _part_changes(recordings: Sequence[RunRecording]) -> list[RunChange]:
+    """Find changes of the shares of a step that its parts take, largest first."""
+    shares: dict[int, dict[str, float]] = {}
+    for i, recording in enumerate(recordings):
+        part_ns = recording.side.part_ns if recording.has_steps else {}
+        if total_ns := sum(part_ns.values()):
+            shares[i] = {part: ns / total_ns for part, ns in part_ns.items()}
+    parts = dict.fromkeys(part for each in shares.values() for part in each)
+    found = [
+        replace(change, part=part)
+        for part in parts
+        for change in _changes(
+            "part",
+            {i: each.get(part, 0.0) for i, each in shares.items()},
+            LEAST_SHARE,
+            significance=SIGNIFICANCE / len(parts),
+        )
+    ]
+    return sorted(found, key=lambda change: -abs(change.after - change.before))
 
 
 def _memory_changes(series: RankSeries, growing: Collection[str]) -> list[RunChange]:
@@ -242,29 +274,39 @@ def _memory_changes(series: RankSeries, growing: Collection[str]) -> list[RunCha
     return _changes("memory", known, LEAST_MEMORY, relative=True)
 
 
-def _near(point: int, others: Collection[int]) -> bool:
-    return any(abs(point - other) <= 1 for other in others)
+def _together(one: RunChange, other: RunChange) -> bool:
+    """Whether two changes are at the same place, as far as that is known."""
+    (low, high), (first, last) = _where(one), _where(other)
+    return low <= last + 1 and first <= high + 1
+
+
+def _where(change: RunChange) -> tuple[int, int]:
+    return (change.start, change.end) if change.gradual else (change.point, change.point)
 
 
 def _changes(
-    what: str, figures: Mapping[int, float], least: float, *, relative: bool = False
+    what: str,
+    figures: Mapping[int, float],
+    least: float,
+    *,
+    relative: bool = False,
+    significance: float = SIGNIFICANCE,
 ) -> list[RunChange]:
     """Find changes of figures. figures: by the index of their recording."""
     index = list(figures)
     numbers = np.array(list(figures.values()), np.float64)
     compared = np.log(numbers) if relative else numbers
-    points = change_points(compared, float(np.log1p(least)) if relative else least)
-    edges = [0, *points, len(index)]
     return [
         RunChange(
             what,
-            index[first],
-            index[point],
-            index[last - 1] + 1,
-            float(np.median(numbers[first:point])),
-            float(np.median(numbers[point:last])),
+            index[each.start],
+            index[each.point],
+            index[each.end - 1] + 1,
+            float(np.median(numbers[each.start : each.point])),
+            float(np.median(numbers[each.point : each.end])),
+            each.gradual,
         )
-        for first, point, last in zip(edges, edges[1:], edges[2:], strict=False)
+        for each in change_points(compared, float(np.log1p(least)) if relative else least, significance)
     ]
 
 
@@ -278,7 +320,8 @@ def describe_change(recordings: Sequence[RunRecording], change: RunChange) -> pb
         what=change.what,
         before=change.before * scale,
         after=change.after * scale,
-        unit={"step": "us", "busy": "share", "memory": "bytes"}[change.what],
+        unit={"step": "us", "busy": "share", "memory": "bytes", "part": "share"}[change.what],
+        gradual=change.gradual,
         sentence=_change_sentence(change, causes, before, after),
         causes=[pb.CauseTime(cause=part, us=moved * 1e-3) for part, moved in causes[:_CAUSES_KEPT]],
     )
@@ -310,8 +353,11 @@ def _change_sentence(
     named = [each for each in causes[:_CAUSES_NAMED] if abs(each[1]) >= _NAMED_SHARE * largest]
     parts = ", ".join(change_of_part(part, moved) for part, moved in named)
     new, gone = _findings(before, after), _findings(after, before)
+    since = f"Since recording {change.point + 1}"
+    if change.gradual:
+        since += f", or gradually from recording {change.start + 1} to {change.end},"
     return (
-        f"Since recording {change.point + 1} {_what(change)}{f': {parts} per step' if parts else ''}."
+        f"{since} {_what(change)}{f': {parts} per step' if parts else ''}."
         f"{f' New findings: {_list(new)}.' if new else ''}{f' Gone findings: {_list(gone)}.' if gone else ''}"
     )
 
@@ -319,6 +365,9 @@ def _change_sentence(
 def _what(change: RunChange) -> str:
     if change.what == "busy":
         return f"the GPU is busy {share(change.after)} of the time instead of {share(change.before)}"
+    if change.what == "part":
+        shares = share(change.after), share(change.before)
+        return f"{part_noun(change.part)} takes {shares[0]} of a step instead of {shares[1]}"
     moved = share(abs(change.after - change.before), change.before)
     moved += " more" if change.after > change.before else " less"
     if change.what == "memory":

@@ -69,6 +69,31 @@ def test_a_gpu_that_is_less_busy_in_the_same_time() -> None:
     assert "the GPU is busy 50.0% of the time instead of 90.0%" in history.changes[0].sentence
 
 
+@with_each("load", [False, True])
+def test_what_takes_the_step_changes_under_a_load_that_hides_its_time(load: bool) -> None:
+    """Every second recording is of a machine that something else uses: its steps take twice as long."""
+    made = [
+        recording(
+            number,
+            1000 * (1 + (load and number % 2)),
+            computing=0.9 if number < 10 else 0.6,
+            devices=0,
+        )
+        for number in range(20)
+    ]
+    (history,) = histories(made)
+    (change,) = history.changes
+    assert (change.what, change.point) == (pb.Change.part, 10)
+    assert "computing takes 60.0% of a step instead of 90.0%" in change.sentence.replace("\u00a0", " ")
+
+
+def test_a_step_that_becomes_slower_bit_by_bit() -> None:
+    (history,) = histories([recording(number, 1000 + 100 * number) for number in range(12)])
+    (change,) = history.changes
+    assert change.gradual
+    assert change.sentence.startswith("Since recording 6, or gradually from recording 1 to 12, a step takes")
+
+
 def test_ranks_have_a_history_each() -> None:
     made = [
         recording(
