@@ -1552,6 +1552,7 @@ class HangReport(_message.Message):
         NOT_BEGUN: _ClassVar[HangReport.Why]
         TRANSFER: _ClassVar[HangReport.Why]
         NO_DUMP: _ClassVar[HangReport.Why]
+        EMPTY: _ClassVar[HangReport.Why]
     CANNOT_TELL: HangReport.Why
     NO_HANG: HangReport.Why
     NOT_CALLED: HangReport.Why
@@ -1560,6 +1561,7 @@ class HangReport(_message.Message):
     NOT_BEGUN: HangReport.Why
     TRANSFER: HangReport.Why
     NO_DUMP: HangReport.Why
+    EMPTY: HangReport.Why
     why: HangReport.Why
     sentence: str
     advice: str
@@ -1574,10 +1576,12 @@ class HangingRanks(_message.Message):
         WAITS: _ClassVar[HangingRanks.State]
         QUEUED: _ClassVar[HangingRanks.State]
         NO_DUMP: _ClassVar[HangingRanks.State]
+        EMPTY: _ClassVar[HangingRanks.State]
     ENDED: HangingRanks.State
     WAITS: HangingRanks.State
     QUEUED: HangingRanks.State
     NO_DUMP: HangingRanks.State
+    EMPTY: HangingRanks.State
     ranks: _containers.RepeatedScalarFieldContainer[int]
     state: HangingRanks.State
     operation: str

@@ -221,11 +221,12 @@ export const FILE_KINDS: Readonly<Record<"trace" | "snapshot" | "memory_timeline
   "clock": {"word": "Step clock", "noun": "step clock", "explanation": "How long each step of a run took, by rank and phase, without the profiler."}
 };
 
-export const HANG_STATES: Readonly<Record<"ENDED" | "WAITS" | "QUEUED" | "NO_DUMP", Term>> = {
+export const HANG_STATES: Readonly<Record<"ENDED" | "WAITS" | "QUEUED" | "NO_DUMP" | "EMPTY", Term>> = {
   "ENDED": {"word": "After", "noun": "after", "explanation": "Its last operation has ended: the rank is in code of its own after it."},
   "WAITS": {"word": "Waiting in", "noun": "waiting in", "explanation": "It has called the operation, which has not ended: others have not called it, or are still in it."},
   "QUEUED": {"word": "Queued for", "noun": "queued for", "explanation": "All ranks have called the operation, which on this rank's GPU has not begun, and on others has."},
-  "NO_DUMP": {"word": "No dump", "noun": "no dump", "explanation": "The rank belongs to the job, and there is no dump of it."}
+  "NO_DUMP": {"word": "No dump", "noun": "no dump", "explanation": "The rank belongs to the job, and there is no dump of it."},
+  "EMPTY": {"word": "Empty dump", "noun": "empty dump", "explanation": "The dump of the rank has no operation."}
 };
 
 export const CLOCK_PHASES: Readonly<Record<"input" | "forward" | "backward" | "wait" | "optimizer" | "garbage" | "other", Colored>> = {

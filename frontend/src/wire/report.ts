@@ -2070,6 +2070,8 @@ export const HangReport_Why = {
   TRANSFER: "TRANSFER",
   /** NO_DUMP - ranks without a dump are waited for */
   NO_DUMP: "NO_DUMP",
+  /** EMPTY - no dump has an operation */
+  EMPTY: "EMPTY",
 } as const;
 
 export type HangReport_Why = typeof HangReport_Why[keyof typeof HangReport_Why];
@@ -2101,6 +2103,8 @@ export const HangingRanks_State = {
   /** QUEUED - all have called it, and here, unlike on others, it has not begun on the GPU */
   QUEUED: "QUEUED",
   NO_DUMP: "NO_DUMP",
+  /** EMPTY - their dump has no operation */
+  EMPTY: "EMPTY",
 } as const;
 
 export type HangingRanks_State = typeof HangingRanks_State[keyof typeof HangingRanks_State];

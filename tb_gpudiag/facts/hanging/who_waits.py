@@ -29,6 +29,7 @@ class HangReason(IntEnum):
     NOT_BEGUN = 5  # all have called it, and on some ranks it has not begun on the GPU
     TRANSFER = 6  # all ranks are in it
     NO_DUMP = 7  # ranks without a dump are waited for
+    EMPTY = 8  # no dump has an operation
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,13 +68,15 @@ class Hang:
     """Why the ranks of a job hang.
 
     culprits: ranks that hold up the job; of a cycle, the ranks in it. waiting: of each rank that waits. last:
-    the last operation of each rank with a dump, if it has one. ranks: of the job, as far as is known.
+    the last operation of each rank whose dump has one. empty: ranks whose dump has none. ranks: of the job,
+    as far as is known.
     """
 
     why: HangReason
     culprits: tuple[int, ...]
     waiting: dict[int, Waiting]
     last: dict[int, Operation]
+    empty: frozenset[int]
     mismatch: CalledDifferently | None
     ranks: tuple[int, ...]
     groups: dict[tuple[int, str], GroupMembers] = field(repr=False)
@@ -84,7 +87,7 @@ class Hang:
 
 def find_hang(dumps: Sequence[FlightDump]) -> Hang:
     """Find out who waits for whom. dumps: one of each rank, from the same moment."""
-    with_dump = {dump.rank for dump in dumps}
+    with_dump = frozenset(dump.rank for dump in dumps)
     groups = _groups(dumps, with_dump)
     called = {group: _Calls(group, with_dump) for group in groups.values()}
     for dump in dumps:
@@ -95,7 +98,8 @@ def find_hang(dumps: Sequence[FlightDump]) -> Hang:
         found = _first_waiting(dump, groups, called)
         if found is not None:
             waiting[dump.rank] = found
-    why, culprits = _why(waiting, with_dump)
+    last_called = {dump.rank: dump.operations[-1] for dump in dumps if dump.operations}
+    why, culprits = _why(waiting, with_dump) if last_called else (HangReason.EMPTY, ())
     last: dict[GroupMembers, int] = {}
     for found in waiting.values():
         last[found.group] = max(found.operation.sequence, last.get(found.group, -1))
@@ -108,7 +112,8 @@ def find_hang(dumps: Sequence[FlightDump]) -> Hang:
         why,
         culprits,
         waiting,
-        {dump.rank: dump.operations[-1] for dump in dumps if dump.operations},
+        last_called,
+        with_dump.difference(last_called),
         mismatch,
         tuple(sorted(with_dump.union(*(group.ranks for group in called)))),
         groups,
@@ -119,7 +124,7 @@ class _Calls:
     """What the ranks of a group called. No rank is looked for in a list: a group may have all ranks of a
     large job."""
 
-    def __init__(self, group: GroupMembers, with_dump: set[int]) -> None:
+    def __init__(self, group: GroupMembers, with_dump: frozenset[int]) -> None:
         self.group = group
         self.by_sequence: dict[int, dict[int, Operation]] = {}  # collectives, by rank
         self._with_dump = with_dump
@@ -176,8 +181,7 @@ class _Calls:
 
 def _peer(operation: Operation) -> tuple[int, bool]:
     """The other rank of a send or receive, and whether it is a send."""
-    sends = operation.sends_to >= 0
-    return operation.sends_to if sends else operation.receives_from, sends
+    return max(operation.sends_to, operation.receives_from), operation.sends_to >= 0
 
 
 def _first_waiting(
@@ -205,7 +209,7 @@ def _first_waiting(
     return under_way
 
 
-def _groups(dumps: Sequence[FlightDump], with_dump: set[int]) -> dict[tuple[int, str], GroupMembers]:
+def _groups(dumps: Sequence[FlightDump], with_dump: frozenset[int]) -> dict[tuple[int, str], GroupMembers]:
     """Return the group that each rank means by each name. Groups of different ranks may have one name."""
     named = _named_members(dumps, with_dump)
     used: dict[str, set[int]] = {}
@@ -225,7 +229,7 @@ def _groups(dumps: Sequence[FlightDump], with_dump: set[int]) -> dict[tuple[int,
 
 
 def _named_members(
-    dumps: Sequence[FlightDump], with_dump: set[int]
+    dumps: Sequence[FlightDump], with_dump: frozenset[int]
 ) -> dict[tuple[int, str], tuple[int, ...]]:
     """Return the members of each rank's groups, as its own dump or that of another member names them."""
     named: dict[tuple[int, str], tuple[int, ...]] = {}
@@ -255,7 +259,7 @@ def _mismatch(calls: _Calls, last: int) -> CalledDifferently | None:
 _ONE_WAY = frozenset({"broadcast", "reduce", "scatter", "gather", "coalesced"})
 
 
-def _why(waiting: Mapping[int, Waiting], with_dump: set[int]) -> tuple[HangReason, tuple[int, ...]]:
+def _why(waiting: Mapping[int, Waiting], with_dump: frozenset[int]) -> tuple[HangReason, tuple[int, ...]]:
     """Follow who waits for whom to those who wait for nobody."""
     if not waiting:
         return HangReason.NO_HANG, ()

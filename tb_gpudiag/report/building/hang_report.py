@@ -50,6 +50,10 @@ _ADVICE: Final = {
         "the hosts."
     ),
     HangReason.NO_DUMP: "Read the logs of these ranks: a process that was killed writes no dump.",
+    HangReason.EMPTY: (
+        "Write the dumps while the job stands still, each to its end, and from the recorder of its backend: "
+        "`_dump_fr_trace` has gloo's operations, which `_dump_nccl_trace` has not."
+    ),
 }
 
 
@@ -87,6 +91,7 @@ def _headline(found: pb.HangReport) -> str:
         "TRANSFER": "A collective does not end",
         "NO_DUMP": f"{ranks} left no dump",
         "NO_HANG": "No rank waits",
+        "EMPTY": "The dumps are empty",
         "CANNOT_TELL": "It is unknown which rank holds up the job",
     }[pb.HangReport.Why.Name(found.why)]
 
@@ -128,7 +133,7 @@ def _place(hang: Hang, rank: int, *, is_culprit: bool) -> _Place:
     waiting = hang.waiting.get(rank)
     operation = waiting.operation if waiting else hang.last.get(rank)
     if operation is None:
-        return _Place("NO_DUMP")
+        return _Place("EMPTY" if rank in hang.empty else "NO_DUMP")
     if waiting is None:
         state = "ENDED"
     else:
@@ -266,6 +271,9 @@ _SENTENCES: Final = {
         "which rank they wait for."
     ),
     HangReason.NO_HANG: lambda _: "No rank waits in a collective: each operation of each dump has ended.",
+    HangReason.EMPTY: lambda hang: (
+        f"The dumps of {ranks_text(sorted(hang.empty))} have no operation, so they do not say who waits."
+    ),
     HangReason.NOT_CALLED: _not_called,
     HangReason.MISMATCH: _mismatch,
     HangReason.CYCLE: _cycle,
@@ -280,6 +288,8 @@ def _notes(hang: Hang, dumps: Sequence[FlightDump]) -> list[str]:
     absent = sorted(set(hang.ranks) - {dump.rank for dump in dumps})
     if absent:
         notes.append(f"No dump: {ranks_text(absent)}.")
+    if hang.empty and hang.last:
+        notes.append(f"The dumps of {ranks_text(sorted(hang.empty))} have no operation.")
     without_stacks = [
         dump.rank for dump in dumps if dump.operations and all(o.frame is None for o in dump.operations)
     ]

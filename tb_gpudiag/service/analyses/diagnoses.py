@@ -128,7 +128,7 @@ def _diagnose_dumps(file: TraceFile) -> Diagnosis:
     report = report_on_dumps(file)
     digest = record_digest(report, file.identity, file.modified_ns)
     # No rule found it, and the table of runs says it, among the errors.
-    if report.hang.why not in (pb.HangReport.NO_HANG, pb.HangReport.CANNOT_TELL):
+    if report.hang.why not in (pb.HangReport.NO_HANG, pb.HangReport.CANNOT_TELL, pb.HangReport.EMPTY):
         digest.findings.append(pb.Finding(severity="ERROR", title=report.verdict.headline))
     return Diagnosis(report=report, make_digest=lambda: digest, prepare=dict)
 

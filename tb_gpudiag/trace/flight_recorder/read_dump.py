@@ -117,7 +117,11 @@ def _in_folder(path: str, folder: str) -> list[str]:
     with os.scandir(path) as entries:
         names = sorted(entry.name for entry, _ in zip(entries, range(MOST_FILES), strict=False))
     files = [os.path.join(path, name) for name in names if rank_in(name) is not None]
-    return [file for file in files if os.path.isfile(file) and _may_be_dump(file, folder)]
+    heads = {file: _head(file, folder) for file in files if os.path.isfile(file)}
+    dumps = {file for file, head in heads.items() if is_dump(head)}
+    # Of a rank that ended before it had written anything, if others of its name are dumps.
+    stems = {_stem(file) for file in dumps}
+    return [file for file, head in heads.items() if file in dumps or (not head and _stem(file) in stems)]
 
 
 def _rank(path: str) -> int:
@@ -127,18 +131,25 @@ def _rank(path: str) -> int:
     return found
 
 
-def _may_be_dump(path: str, folder: str) -> bool:
+def _stem(path: str) -> str:
+    return os.path.basename(path).rstrip("0123456789")
+
+
+def _head(path: str, folder: str) -> bytes:
     with open_local(path, folder) as content:
-        return is_dump(content.read(DUMP_HEAD_BYTES))
+        return content.read(DUMP_HEAD_BYTES)
 
 
 def read_dump(path: str, rank: int, folder: str = "") -> FlightDump:
-    """Read the dump of a rank. folder: see open_local. Raises TraceError."""
+    """Read the dump of a rank; of a file without content, one without operations. folder: see open_local.
+    Raises TraceError."""
     try:
         with open_local(path, folder) as content:
             data = content.read(MOST_BYTES + 1)
     except OSError as error:
         raise Unreadable(error.strerror or str(error), where=path) from error
+    if not data:
+        return FlightDump(rank, path, {}, [])
     if len(data) > MOST_BYTES:
         raise TooLarge(
             f"it has more than {MOST_BYTES >> 20} MiB", where=path, remedy="record fewer operations"

@@ -134,3 +134,22 @@ def test_a_group_of_all_ranks_of_a_large_job() -> None:
     hang = find_hang([FlightDump(rank, "", groups, [*ended, *[waits_] * (rank > 0)]) for rank in with_dump])
     assert (hang.why, hang.culprits, len(hang.ranks)) == (HangReason.NOT_CALLED, (0,), 300_000)
     assert len(hang.waiting[1].waits_for) == 1 + 300_000 - 200
+
+
+def test_dumps_without_operations_say_nothing(tmp_path: Path) -> None:
+    for rank in range(3):
+        write(tmp_path, rank, [], {WORLD: (0, 1, 2)})
+    hang = find_hang(read_dumps([str(tmp_path)])[0])
+    assert (hang.why, hang.empty) == (HangReason.EMPTY, frozenset({0, 1, 2}))
+
+
+def test_a_rank_whose_dump_is_empty_has_not_called(tmp_path: Path) -> None:
+    """Its file may even have no byte: it is there, unlike that of a rank without a dump."""
+    for rank in (0, 2):
+        write(tmp_path, rank, [waits(sequence=1)], {WORLD: (0, 1, 2)})
+    write(tmp_path, 1, [], {WORLD: (0, 1, 2)})
+    hang = find_hang(read_dumps([str(tmp_path)])[0])
+    assert (hang.why, hang.culprits, hang.empty) == (HangReason.NOT_CALLED, (1,), frozenset({1}))
+    (written,) = tmp_path.glob("*1*")
+    written.write_bytes(b"")
+    assert find_hang(read_dumps([str(tmp_path)])[0]).empty == {1}
