@@ -1,6 +1,8 @@
-"""Real jobs as judges of the diagnosis: `python -m tests.truth OUT [NAME...]`.
+"""Real jobs as judges of the diagnosis, each with the answer that is right, written from its mechanism before
+any was diagnosed. A file is a field or a kind of work; left_out.md says which jobs were here before.
 
-Each job is a small training loop with one mechanism that makes real jobs slow, written without a look at the
-rules, or a healthy one. It runs with and without its fault, by turns: timed without the profiler, and
-recorded.
+- `jobs/`, `gpu/`: training loops with and without one fault, or healthy (`make truth`)
+- `loops/`: loops that leak, and loops that only look like it (`make leaks`)
+- `failing/`: jobs that run out of memory (`make failures`)
+- `seen_jobs/`: what was said of each; `held_out.json`: what was right where nobody had tuned to it
 """

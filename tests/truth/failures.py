@@ -17,43 +17,8 @@ import torch
 import tb_gpudiag
 from tb_gpudiag.report.wire import to_dict
 from tb_gpudiag.rules.rule import fix_code
-from tests.truth import (  # noqa: F401
-    failing_again,
-    failing_as_asked_often,
-    failing_as_posted,
-    failing_as_threads_say,
-    failing_as_threads_say_2,
-    failing_as_users_report,
-    failing_as_users_report_2,
-    failing_at_colleagues,
-    failing_at_last,
-    failing_at_last_sight,
-    failing_at_work,
-    failing_blind,
-    failing_blind_too,
-    failing_every_week,
-    failing_everywhere,
-    failing_everywhere_too,
-    failing_from_threads,
-    failing_in_issues,
-    failing_in_issues_2,
-    failing_in_other_fields,
-    failing_in_other_fields_2,
-    failing_in_practice,
-    failing_in_practice_2,
-    failing_in_training,
-    failing_in_training_too,
-    failing_last_of_all,
-    failing_later,
-    failing_on_forums,
-    failing_on_forums_2,
-    failing_on_weekdays,
-    failing_seen_on_forums,
-    failing_seen_on_forums_2,
-    failing_too,
-    failing_unseen,
-)
-from tests.truth.failing import FAILING, FailingJob
+from tests.truth.failing import everything  # noqa: F401
+from tests.truth.failing.job import FAILING, FailingJob
 from tests.truth.gpu_snapshot import record, write_snapshot
 from tests.truth.score import share
 from tests.truth.seen import put

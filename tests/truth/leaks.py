@@ -29,48 +29,9 @@ from torch.profiler import ProfilerActivity, profile
 import tb_gpudiag
 from tb_gpudiag.report.wire import to_dict
 from tb_gpudiag.training.noting_tensors import KEY
-from tests.truth import (  # noqa: F401
-    bounded,
-    kept_as_reported,
-    kept_at_last_sight,
-    kept_at_the_close,
-    kept_by_colleagues,
-    kept_by_research,
-    kept_by_services,
-    kept_by_teams,
-    kept_by_trainers,
-    kept_by_vision,
-    kept_in_jobs,
-    kept_in_labs,
-    kept_in_labs_too,
-    kept_in_text,
-    kept_in_the_end,
-    kept_on_a_gpu,
-    kept_or_not,
-    kept_or_not_at_last,
-    kept_or_not_too,
-    kept_out_of_sight,
-    kept_until_later,
-    leaking,
-    leaking_too,
-    let_go_as_reported,
-    let_go_at_last_sight,
-    let_go_at_the_close,
-    let_go_by_colleagues,
-    let_go_by_research,
-    let_go_by_services,
-    let_go_by_teams,
-    let_go_by_vision,
-    let_go_in_labs,
-    let_go_in_labs_too,
-    let_go_in_text,
-    let_go_in_the_end,
-    let_go_in_time,
-    let_go_on_a_gpu,
-    not_leaking,
-)
 from tests.truth.gpu_snapshot import Gpu, write_snapshot
-from tests.truth.leak_loop import LOOPS, LeakLoop
+from tests.truth.loops import everything  # noqa: F401
+from tests.truth.loops.loop import LOOPS, LeakLoop
 from tests.truth.score import share
 from tests.truth.seen import put
 
@@ -93,12 +54,7 @@ COLUMNS = (
 )
 
 IN_THREADS = frozenset(
-    {
-        "results_of_a_thread_pool",
-        "workspaces_by_name_of_thread",
-        "a_thread_saves_checkpoints",
-        "a_thread_writes_what_is_logged",
-    }
+    {"results_of_a_thread_pool", "workspaces_by_name_of_thread", "a_thread_saves_checkpoints"}
 )
 """Loops with threads whose allocations or frees the CPU's profiler does not record: no snapshots are made of
 them. Missed frees show as addresses that are allocated twice."""

@@ -18,7 +18,8 @@ from tb_gpudiag.facts.memory.memory_kinds import KINDS
 from tb_gpudiag.trace.read import read_trace
 
 torch = pytest.importorskip("torch")
-from tests.truth.failing import FAILING  # noqa: E402
+from tests.truth.failing import everything  # noqa: E402, F401
+from tests.truth.failing.job import FAILING  # noqa: E402
 from tests.truth.gpu_snapshot import record, write_snapshot  # noqa: E402
 
 pytestmark = pytest.mark.torch

@@ -13,8 +13,8 @@ from tb_gpudiag.trace.read import read_trace
 from tests.rules.stage import is_clear
 
 torch = pytest.importorskip("torch")
-from tests.truth import failing_later  # noqa: E402, F401
-from tests.truth.failing import FAILING  # noqa: E402
+from tests.truth.failing import text  # noqa: E402, F401
+from tests.truth.failing.job import FAILING  # noqa: E402
 from tests.truth.gpu_snapshot import record, write_snapshot  # noqa: E402
 
 pytestmark = pytest.mark.torch

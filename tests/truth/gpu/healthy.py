@@ -1,4 +1,4 @@
-"""Jobs with nothing wrong."""
+"""Jobs on a GPU with nothing wrong."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from tests.truth.gpu.parts import Images, Language, images, of_words, perceptron, trainer, words
-from tests.truth.gpu.transfers import Ahead, Slow
+from tests.truth.gpu.parts import Images, Language, Slow, images, of_words, trainer, words
 from tests.truth.job import gpu_job
 
 
@@ -20,27 +19,6 @@ def healthy_language_model(fixed: bool) -> Iterator[None]:
     batch = words(16, 1_024, 32_768)
     while True:
         train(*batch)
-        yield
-
-
-@gpu_job(allowed="GD505")
-def healthy_language_model_eager(fixed: bool) -> Iterator[None]:
-    """A language model in bfloat16, not compiled: GD505 may say that compiling fuses its small kernels."""
-    train = trainer(Language(32_768, 1_536, 6, 16).cuda(), of_words)
-    batch = words(16, 1_024, 32_768)
-    while True:
-        train(*batch)
-        yield
-
-
-@gpu_job()
-def healthy_matmuls(fixed: bool) -> Iterator[None]:
-    """Large matmuls in bfloat16."""
-    train = trainer(perceptron(8_192, 3).cuda().bfloat16(), bf16=False)
-    inputs = torch.randn(8_192, 8_192, device="cuda", dtype=torch.bfloat16)
-    targets = torch.randint(10, (8_192,), device="cuda")
-    while True:
-        train(inputs, targets)
         yield
 
 
@@ -85,17 +63,6 @@ def healthy_loaded_images(fixed: bool) -> Iterator[None]:
 
 
 @gpu_job(allowed="GD505")
-def healthy_copies_ahead(fixed: bool) -> Iterator[None]:
-    """Batches are copied on a stream of their own while the GPU computes."""
-    train = trainer(Images(256, 6).cuda().to(memory_format=torch.channels_last))
-    ahead = Ahead(*images(128, 112, "cpu"))
-    while True:
-        inputs, targets = ahead.take()
-        train(inputs.to(memory_format=torch.channels_last), targets)
-        yield
-
-
-@gpu_job(allowed="GD505")
 def healthy_accumulated(fixed: bool) -> Iterator[None]:
     """Gradients of four micro-batches in each step; the loss is read every tenth step."""
     model = Language(16_384, 1_024, 4, 16).cuda()
@@ -114,14 +81,3 @@ def healthy_accumulated(fixed: bool) -> Iterator[None]:
         if step % 10 == 0:
             loss.item()
         yield
-
-
-@gpu_job()
-def healthy_large_answers(fixed: bool) -> Iterator[None]:
-    """A language model answers large batches in bfloat16, compiled."""
-    model = torch.compile(Language(32_768, 1_024, 8, 16).cuda().bfloat16().eval())
-    inputs = words(64, 1_024, 32_768)[0]
-    with torch.no_grad():
-        while True:
-            model(inputs)
-            yield

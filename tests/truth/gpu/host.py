@@ -1,48 +1,14 @@
-"""Jobs whose GPU waits for the host."""
+"""Jobs whose host cannot keep up, or waits for the GPU."""
 
 from __future__ import annotations
 
-import gc
-import math
 from collections.abc import Iterator
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from tests.truth.gpu.parts import Images, Language, images, of_words, trainer, words
+from tests.truth.gpu.parts import Images, Language, images, trainer, words
 from tests.truth.job import gpu_job
-
-
-def targets_in_python(labels: list[int]) -> list[float]:
-    counts = {label: labels.count(label) for label in labels}
-    return [len(labels) / counts[label] for label in labels for _ in range(20)]
-
-
-@gpu_job(limiters="python", rules="GD102", functions="targets_in_python")
-def loop_in_python(fixed: bool) -> Iterator[None]:
-    """Class weights are counted in Python in each step; fixed: once."""
-    train = trainer(Images().cuda())
-    inputs, targets = images(64, 96)
-    labels = targets.tolist() * 20
-    weights = targets_in_python(labels)
-    while True:
-        weights = weights if fixed else targets_in_python(labels)
-        train(inputs * weights[0], targets)
-        yield
-
-
-@gpu_job(limiters="python", rules="GD102")
-def garbage_collected_each_step(fixed: bool) -> Iterator[None]:
-    """`gc.collect()` in each step of a process with many objects; fixed: not at all."""
-    kept = [[number] for number in range(400_000)]
-    train = trainer(Images().cuda())
-    batch = images(64, 96)
-    while kept:
-        train(*batch)
-        if not fixed:
-            gc.collect()
-        yield
 
 
 def read_metrics(outputs: Tensor, targets: Tensor) -> list[float]:
@@ -66,32 +32,6 @@ def metrics_read_each_step(fixed: bool) -> Iterator[None]:
         yield
 
 
-def clip_by_hand(parameters: list[nn.Parameter]) -> None:
-    total = math.sqrt(sum(p.grad.norm().item() ** 2 for p in parameters if p.grad is not None))
-    for parameter in parameters:
-        if parameter.grad is not None:
-            parameter.grad.mul_(min(1.0, 1.0 / (total + 1e-6)))
-
-
-@gpu_job(limiters="sync launch mixed", rules="GD301", functions="clip_by_hand")
-def clipped_by_hand(fixed: bool) -> Iterator[None]:
-    """Gradients are clipped with an `.item()` for each parameter; fixed: clip_grad_norm_."""
-    model = Language(4_096, 512, 6, 8).cuda()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    inputs, targets = words(8, 256, 4_096)
-    while True:
-        optimizer.zero_grad()
-        with torch.autocast("cuda", torch.bfloat16):
-            loss = of_words(model(inputs), targets)
-        loss.backward()
-        if fixed:
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        else:
-            clip_by_hand(list(model.parameters()))
-        optimizer.step()
-        yield
-
-
 @gpu_job(limiters="launch", rules="GD201 GD202", functions="step")
 def optimizer_parameter_by_parameter(fixed: bool) -> Iterator[None]:
     """AdamW over many parameters one by one (`foreach=False`); fixed: `fused=True`."""
@@ -104,19 +44,6 @@ def optimizer_parameter_by_parameter(fixed: bool) -> Iterator[None]:
     while True:
         train(inputs, inputs)
         yield
-
-
-class RecurrentByHand(nn.Module):
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.cell = nn.LSTMCell(width, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        state, outputs = None, []
-        for at in range(x.shape[1]):
-            state = self.cell(x[:, at], state)
-            outputs.append(state[0])
-        return torch.stack(outputs, dim=1)
 
 
 @gpu_job(limiters="launch", rules="GD201 GD202")
@@ -136,29 +63,6 @@ def small_batch_inference(fixed: bool) -> Iterator[None]:
             else:
                 model(inputs)
             yield
-
-
-def finite(module: nn.Module, inputs: object, output: Tensor) -> None:
-    torch.cuda.synchronize()
-
-
-@gpu_job(limiters="sync launch mixed", rules="GD301", functions="finite")
-def synchronized_after_each_layer(fixed: bool) -> Iterator[None]:
-    """Hooks that measured each layer's time synchronize still; fixed: no hooks."""
-    model = Language(4_096, 512, 8, 8).cuda()
-    if not fixed:
-        for layer in model.modules():
-            if isinstance(layer, nn.Linear):
-                layer.register_forward_hook(finite)
-    train = trainer(model, of_words)
-    batch = words(8, 256, 4_096)
-    while True:
-        train(*batch)
-        yield
-
-
-def save(model: nn.Module, path: Path) -> None:
-    torch.save(model.state_dict(), path)
 
 
 @gpu_job(limiters="compute memory", rules="GD511")
@@ -193,21 +97,19 @@ def compiled_for_each_shape(fixed: bool) -> Iterator[None]:
             yield
 
 
-@gpu_job(limiters="compile mixed", rules="GD104", timed=24)
-def graph_captured_again(fixed: bool) -> Iterator[None]:
-    """A CUDA graph is captured in each step; fixed: once."""
-    model = Language(4_096, 512, 8, 8).cuda().bfloat16().eval()
-    inputs = words(4, 128, 4_096)[0]
-    with torch.no_grad():
-        for _ in range(3):
-            model(inputs)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            model(inputs)
-        while True:
-            if not fixed:
-                graph = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(graph):
-                    model(inputs)
-            graph.replay()
-            yield
+def targets_in_python(labels: list[int]) -> list[float]:
+    counts = {label: labels.count(label) for label in labels}
+    return [len(labels) / counts[label] for label in labels for _ in range(20)]
+
+
+@gpu_job(limiters="python", rules="GD102", functions="targets_in_python")
+def loop_in_python(fixed: bool) -> Iterator[None]:
+    """Class weights are counted in Python in each step; fixed: once."""
+    train = trainer(Images().cuda())
+    inputs, targets = images(64, 96)
+    labels = targets.tolist() * 20
+    weights = targets_in_python(labels)
+    while True:
+        weights = weights if fixed else targets_in_python(labels)
+        train(inputs * weights[0], targets)
+        yield

@@ -1,4 +1,4 @@
-"""Jobs whose GPU is busy, with kernels that take longer than they need to."""
+"""Jobs whose kernels could be faster."""
 
 from __future__ import annotations
 
@@ -21,16 +21,6 @@ def matmuls_in_fp32(fixed: bool) -> Iterator[None]:
     inputs, targets = torch.randn(4_096, 4_096, device="cuda"), torch.randint(10, (4_096,), device="cuda")
     while True:
         train(inputs, targets)
-        yield
-
-
-@gpu_job(limiters=BUSY, rules="GD501")
-def transformer_in_fp32(fixed: bool) -> Iterator[None]:
-    """A language model is trained in FP32; fixed: with autocast to bfloat16."""
-    train = trainer(Language(8_192, 1_024, 6, 16).cuda(), of_words, bf16=fixed)
-    batch = words(8, 512, 8_192)
-    while True:
-        train(*batch)
         yield
 
 
@@ -85,13 +75,13 @@ def attention_written_out(fixed: bool) -> Iterator[None]:
         yield
 
 
+def gelu_by_hand(x: Tensor) -> Tensor:
+    return 0.5 * x * (1 + torch.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
+
+
 def norm_by_hand(x: Tensor) -> Tensor:
     x = x - x.mean(dim=-1, keepdim=True)
     return x / (x.square().mean(dim=-1, keepdim=True) + 1e-5).sqrt()
-
-
-def gelu_by_hand(x: Tensor) -> Tensor:
-    return 0.5 * x * (1 + torch.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
 
 
 @gpu_job(limiters=BUSY, rules="GD505", functions="norm_by_hand gelu_by_hand")
@@ -106,40 +96,6 @@ def small_operators_on_large_tensors(fixed: bool) -> Iterator[None]:
         for layer in layers:
             x = x + gelu(layer(norm(x)))
         x.square().mean().backward()
-        yield
-
-
-def one_by_one(model: nn.Module, inputs: Tensor) -> Tensor:
-    return torch.cat([model(inputs[index : index + 1]) for index in range(len(inputs))])
-
-
-@gpu_job(limiters="compute memory launch mixed", rules="GD504 GD201 GD202", functions="one_by_one")
-def samples_one_by_one(fixed: bool) -> Iterator[None]:
-    """Images go through the model one by one; fixed: in one batch."""
-    model = Images(128, 6).cuda().bfloat16().eval()
-    inputs = images(16, 112)[0].bfloat16()
-    while True:
-        with torch.no_grad():
-            model(inputs) if fixed else one_by_one(model, inputs)
-        yield
-
-
-@gpu_job(limiters=BUSY, rules="GD506", functions="mixed")
-def transposed_again_and_again(fixed: bool) -> Iterator[None]:
-    """Activations are transposed and made contiguous for each mixing of tokens; fixed: matmuls on views."""
-    weights = [torch.randn(256, 256, device="cuda", dtype=torch.bfloat16) for _ in range(6)]
-    inputs = torch.randn(256, 256, 1_024, device="cuda", dtype=torch.bfloat16)
-
-    def mixed(x: Tensor, weight: Tensor) -> Tensor:
-        if fixed:
-            return weight @ x
-        turned = x.transpose(1, 2).contiguous() @ weight.T
-        return turned.transpose(1, 2).contiguous()
-
-    while True:
-        x = inputs
-        for weight in weights:
-            x = mixed(x, weight)
         yield
 
 
@@ -161,29 +117,16 @@ def weights_cast_each_time(fixed: bool) -> Iterator[None]:
         yield
 
 
-@gpu_job(limiters=BUSY, rules="")
-def words_by_one_hot(fixed: bool) -> Iterator[None]:
-    """Words are looked up by a matmul with one-hot rows; fixed: by index."""
-    table = torch.randn(32_768, 1_024, device="cuda", dtype=torch.bfloat16, requires_grad=True)
-    tail = perceptron(1_024, 3).cuda().bfloat16()
-    chosen = torch.randint(32_768, (8_192,), device="cuda")
+def one_by_one(model: nn.Module, inputs: Tensor) -> Tensor:
+    return torch.cat([model(inputs[index : index + 1]) for index in range(len(inputs))])
+
+
+@gpu_job(limiters="compute memory launch mixed", rules="GD504 GD201 GD202", functions="one_by_one")
+def samples_one_by_one(fixed: bool) -> Iterator[None]:
+    """Images go through the model one by one; fixed: in one batch."""
+    model = Images(128, 6).cuda().bfloat16().eval()
+    inputs = images(16, 112)[0].bfloat16()
     while True:
-        one_hot = nn.functional.one_hot(chosen, 32_768).bfloat16() if not fixed else None
-        found = nn.functional.embedding(chosen, table) if one_hot is None else one_hot @ table
-        tail(found).square().mean().backward()
-        yield
-
-
-@gpu_job(limiters=BUSY, rules="GD510 GD506 GD505", functions="add_turned")
-def strided_reads(fixed: bool) -> Iterator[None]:
-    """Sums of a matrix and a transposed one, element by element; fixed: both in the same order."""
-    left = [torch.randn(8_192, 8_192, device="cuda") for _ in range(4)]
-    right = [torch.randn(8_192, 8_192, device="cuda") for _ in range(4)]
-
-    def add_turned(one: Tensor, other: Tensor) -> Tensor:
-        return one + (other if fixed else other.T)
-
-    while True:
-        for one, other in zip(left, right, strict=True):
-            add_turned(one, other)
+        with torch.no_grad():
+            model(inputs) if fixed else one_by_one(model, inputs)
         yield

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import Dataset
 
 
 class Block(nn.Module):
@@ -123,3 +124,14 @@ def words(count: int, length: int, vocabulary: int) -> tuple[Tensor, Tensor]:
     """Random words, and the words that follow them."""
     found = torch.randint(vocabulary, (count, length + 1), device="cuda")
     return found[:, :-1].contiguous(), found[:, 1:].contiguous()
+
+
+class Slow(Dataset[tuple[Tensor, int]]):
+    def __len__(self) -> int:
+        return 1_000_000
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        image = torch.rand(3, 96, 96)
+        for _ in range(3):
+            image = nn.functional.avg_pool2d(image, 3, stride=1, padding=1)
+        return image, index % 10

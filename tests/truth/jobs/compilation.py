@@ -1,14 +1,13 @@
-"""Jobs that compile, trace or capture while they train. The backends compile nothing: capturing is enough."""
+"""Models that are compiled or traced again and again."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import torch
-from torch import nn
 
 from tests.truth.job import job
-from tests.truth.parts import mlp, rows, trainer
+from tests.truth.jobs.parts import mlp, rows, trainer
 
 
 @job(limiters="compile", rules="GD104", timed=6)
@@ -22,23 +21,6 @@ def recompile_each_step(fixed: bool) -> Iterator[None]:
     while True:
         size += 0 if fixed else 1
         train(*rows(size))
-        yield
-
-
-@job(limiters="compile", rules="GD104", timed=6)
-def compile_each_step(fixed: bool) -> Iterator[None]:
-    """`torch.compile` inside the loop; fixed: before it."""
-    model = mlp(depth=8)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    once = torch.compile(model, backend="aot_eager")
-    inputs, targets = rows(64)
-    while True:
-        if not fixed:
-            torch._dynamo.reset()
-        compiled = once if fixed else torch.compile(model, backend="aot_eager")
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(compiled(inputs), targets).backward()
-        optimizer.step()
         yield
 
 

@@ -1,15 +1,22 @@
-"""Jobs with nothing wrong: their time is their arithmetic. With `fixed` they are the same."""
+"""Jobs of one process with nothing wrong."""
 
 from __future__ import annotations
 
+import queue
+import random
+import sys
+import tempfile
+import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from tests.truth.job import job
-from tests.truth.parts import endless, mlp, rows, trainer
+from tests.truth.jobs.parts import endless, mlp, rows, trainer
 
 
 @job()
@@ -45,16 +52,6 @@ class Recurrent(nn.Module):
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         found: torch.Tensor = self.head(self.layer(inputs)[0][:, -1])
         return found
-
-
-@job()
-def healthy_lstm(fixed: bool) -> Iterator[None]:
-    """An LSTM over 64 time steps."""
-    train = trainer(Recurrent(nn.LSTM))
-    batch = torch.randn(64, 64, 128), torch.randint(10, (64,))
-    while True:
-        train(*batch)
-        yield
 
 
 @job(allowed="GD102")
@@ -108,20 +105,6 @@ def healthy_accumulation(fixed: bool) -> Iterator[None]:
 
 
 @job()
-def healthy_embeddings(fixed: bool) -> Iterator[None]:
-    """Embeddings of a recommender, and a perceptron over them."""
-    bags = nn.EmbeddingBag(20_000, 512, mode="mean")
-    head = mlp(width=512)
-    optimizer = torch.optim.SGD([*bags.parameters(), *head.parameters()], lr=0.01)
-    words, targets = torch.randint(20_000, (512, 40)), torch.randint(10, (512,))
-    while True:
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(head(bags(words)), targets).backward()
-        optimizer.step()
-        yield
-
-
-@job()
 def healthy_inference(fixed: bool) -> Iterator[None]:
     """A model that answers, without gradients."""
     model = mlp(width=1_024, depth=8).eval()
@@ -151,14 +134,79 @@ def healthy_checkpointing(fixed: bool) -> Iterator[None]:
 
 
 @job()
-def healthy_log_every_tenth(fixed: bool) -> Iterator[None]:
-    """The loss is read every tenth step."""
+def healthy_prefetching_thread(fixed: bool) -> Iterator[None]:
+    """A thread makes the next batch while this one is trained on."""
+    train = trainer(mlp(width=1_024))
+    batches: queue.Queue[tuple[torch.Tensor, torch.Tensor]] = queue.Queue(maxsize=2)
+
+    def prefetch() -> None:
+        while True:
+            time.sleep(0.002)
+            batches.put(rows(256, 1_024))
+
+    threading.Thread(target=prefetch, daemon=True).start()
+    while True:
+        train(*batches.get())
+        yield
+
+
+@job()
+def healthy_checkpoint_now_and_then(fixed: bool) -> Iterator[None]:
+    """A checkpoint every fiftieth step, one of which is recorded."""
+    model = mlp(width=1_024)
+    train = trainer(model)
+    batch = rows(256, 1_024)
+    path = Path(tempfile.mkdtemp()) / "checkpoint.pt"
+    step = 0
+    while True:
+        train(*batch)
+        step += 1
+        if step % 50 == 40:
+            torch.save(model.state_dict(), path)
+        yield
+
+
+@job()
+def healthy_progress_bar(fixed: bool) -> Iterator[None]:
+    """A progress bar with the loss, drawn once a step."""
     train = trainer(mlp(width=1_024))
     batch = rows(256, 1_024)
-    step, total = 0, 0.0
+    step = 0
     while True:
         loss = train(*batch)
         step += 1
-        if step % 10 == 0:
-            total += loss.item()
+        done = "#" * (step % 40)
+        sys.stderr.write(f"\r{step:6} [{done:40}] loss {loss.item():.4f}")
+        yield
+
+
+@job()
+def healthy_adversaries(fixed: bool) -> Iterator[None]:
+    """A generator and a discriminator that learn by turns."""
+    maker, judge = mlp(width=768, classes=768), mlp(width=768, classes=1)
+    makes = torch.optim.Adam(maker.parameters(), foreach=True)
+    judges = torch.optim.Adam(judge.parameters(), foreach=True)
+    real = torch.randn(256, 768)
+    loss = nn.functional.binary_cross_entropy_with_logits
+    yes, no = torch.ones(256, 1), torch.zeros(256, 1)
+    while True:
+        made = maker(torch.randn(256, 768))
+        judges.zero_grad()
+        (loss(judge(real), yes) + loss(judge(made.detach()), no)).backward()
+        judges.step()
+        makes.zero_grad()
+        loss(judge(made), yes).backward()
+        makes.step()
+        yield
+
+
+@job(timed=20)
+def healthy_lengths_that_vary(fixed: bool) -> Iterator[None]:
+    """Texts of 64 to 160 words, so that steps differ by the factor three; nothing is compiled or padded."""
+    layer = nn.TransformerEncoderLayer(256, nhead=4, dim_feedforward=1_024, dropout=0.0, batch_first=True)
+    train = trainer(layer, nn.functional.mse_loss)
+    lengths = random.Random(2)
+    while True:
+        texts = torch.randn(8, lengths.randrange(64, 161, 16), 256)
+        train(texts, texts)
         yield

@@ -1,4 +1,4 @@
-"""Jobs that wait for their data, each for another reason."""
+"""Batches that come too slowly: data sets, collation, samplers and workers."""
 
 from __future__ import annotations
 
@@ -8,36 +8,21 @@ import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import BatchSampler, DataLoader, Dataset, SequentialSampler, TensorDataset
+from torch import nn
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    SequentialSampler,
+    TensorDataset,
+)
 
 from tests.truth.job import job
-from tests.truth.parts import endless, mlp, rows, trainer
-
-Sample = tuple[torch.Tensor, torch.Tensor]
-
-BATCH, WIDTH, SAMPLES = 32, 512, 4_096
-
-
-class Rows(Dataset[Sample]):
-    """Samples in memory."""
-
-    def __init__(self) -> None:
-        self.inputs, self.targets = rows(SAMPLES)
-
-    def __len__(self) -> int:
-        return SAMPLES
-
-    def __getitem__(self, index: int) -> Sample:
-        return self.inputs[index], self.targets[index]
-
-
-def fast_loader() -> DataLoader[list[torch.Tensor]]:
-    """Batches that are cut out of the whole at once: next to no time, even beside a small model."""
-    data = TensorDataset(*rows(SAMPLES))
-    return DataLoader(data, sampler=BatchSampler(SequentialSampler(data), BATCH, False), batch_size=None)
+from tests.truth.jobs.parts import BATCH, SAMPLES, WIDTH, Rows, Sample, endless, mlp, rows, trainer
 
 
 class ParsedRows(Rows):
@@ -58,6 +43,12 @@ class ParsedRows(Rows):
         return torch.tensor(values), self.targets[index]
 
 
+def fast_loader() -> DataLoader[list[torch.Tensor]]:
+    """Batches that are cut out of the whole at once: next to no time, even beside a small model."""
+    data = TensorDataset(*rows(SAMPLES))
+    return DataLoader(data, sampler=BatchSampler(SequentialSampler(data), BATCH, False), batch_size=None)
+
+
 @job(limiters="input", rules="GD101", functions="__getitem__")
 def slow_getitem(fixed: bool) -> Iterator[None]:
     """Samples are parsed from text in `__getitem__`, in the training process."""
@@ -68,30 +59,6 @@ def slow_getitem(fixed: bool) -> Iterator[None]:
         yield
 
 
-def collate_by_hand(samples: list[Sample]) -> list[torch.Tensor]:
-    table = []
-    for inputs, _ in samples:
-        table.append([float(value) for value in inputs])
-    return [torch.tensor(table), torch.tensor([int(target) for _, target in samples])]
-
-
-@job(limiters="input", rules="GD101", functions="collate_by_hand")
-def slow_collate(fixed: bool) -> Iterator[None]:
-    """A collate function that goes through the values one by one."""
-    train = trainer(mlp(depth=6))
-    slow = DataLoader(Rows(), batch_size=BATCH, collate_fn=collate_by_hand)
-    for inputs, targets in endless(fast_loader() if fixed else slow):
-        train(inputs, targets)
-        yield
-
-
-class AugmentedRows(Rows):
-    """Samples that are augmented one by one."""
-
-    def __getitem__(self, index: int) -> Sample:
-        return augmented(self.inputs[index][None])[0], self.targets[index]
-
-
 def augmented(images: torch.Tensor) -> torch.Tensor:
     found = images.reshape(-1, 1, 16, 32)
     for _ in range(12):
@@ -99,6 +66,13 @@ def augmented(images: torch.Tensor) -> torch.Tensor:
         found = found + 0.01 * torch.randn_like(found)
         found = torch.flip(found, [3]).clamp(-3, 3)
     return found.reshape(-1, WIDTH)
+
+
+class AugmentedRows(Rows):
+    """Samples that are augmented one by one."""
+
+    def __getitem__(self, index: int) -> Sample:
+        return augmented(self.inputs[index][None])[0], self.targets[index]
 
 
 @job(limiters="input", rules="GD101", functions="__getitem__ augmented")
@@ -172,18 +146,10 @@ def file_per_sample(fixed: bool) -> Iterator[None]:
         yield
 
 
-@job(limiters="input", rules="GD101", functions="__getitem__")
-def compressed_samples(fixed: bool) -> Iterator[None]:
-    """Samples are decompressed each time."""
-    train = trainer(mlp(depth=6))
-    slow = DataLoader(Files(True), batch_size=BATCH)
-    for inputs, targets in endless(fast_loader() if fixed else slow):
-        train(inputs, targets)
-        yield
+TEXT = "The quick brown fox jumps over the lazy dog, and the dog does not mind. " * 40
 
 
 WORD = re.compile(r"\w+|[^\w\s]")
-TEXT = "The quick brown fox jumps over the lazy dog, and the dog does not mind. " * 40
 
 
 def tokenize(texts: list[tuple[str, int]]) -> list[torch.Tensor]:
@@ -211,18 +177,58 @@ def tokenize_while_training(fixed: bool) -> Iterator[None]:
         yield
 
 
-@job(limiters="python input", rules="GD102 GD101", functions="synthetic_batch random_data_each_step")
-def random_data_each_step(fixed: bool) -> Iterator[None]:
-    """The batch is made of random numbers in each step, one row at a time."""
-    train = trainer(mlp())
-    once = synthetic_batch()
-    while True:
-        inputs, targets = once if fixed else synthetic_batch()
-        train(inputs, targets)
+class Boxes(Dataset[dict[str, Any]]):
+    """Features of a picture, and the boxes and names of what is in it."""
+
+    def __len__(self) -> int:
+        return 1_000_000
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        features = torch.full((512,), index / 1_000_000)
+        return {"features": features, "boxes": [torch.full((4,), place / 10) for place in range(3)]}
+
+
+Pictures = list[dict[str, Any]]
+
+
+def as_they_are(pictures: Pictures) -> Pictures:
+    return pictures
+
+
+def stacked(pictures: Pictures) -> list[torch.Tensor]:
+    boxes = torch.cat([torch.stack(picture["boxes"]) for picture in pictures])
+    return [torch.stack([picture["features"] for picture in pictures]), boxes]
+
+
+@job(limiters="input", rules="GD101", timed=20)
+def many_tensors_through_workers(fixed: bool) -> Iterator[None]:
+    """A worker hands over 256 small tensors for a batch, each in a file of its own; fixed: two large ones."""
+    model = mlp(classes=12)
+    train = trainer(model, nn.functional.mse_loss)
+    collate = stacked if fixed else as_they_are
+    for batch in DataLoader(Boxes(), batch_size=64, num_workers=1, collate_fn=collate):
+        features, boxes = batch if fixed else stacked(batch)
+        train(features, boxes.reshape(64, 12))
         yield
 
 
-def synthetic_batch() -> Sample:
-    generator = np.random.default_rng()
-    table = [generator.normal(size=(8, WIDTH)).mean(axis=0) for _ in range(256)]
-    return torch.tensor(np.stack(table), dtype=torch.float32), torch.randint(10, (256,))
+@job(
+    limiters="input mixed compute",
+    rules="GD101 GD106",
+    functions="__iter__ _get_iterator __init__ start endless _shutdown_workers workers_started_each_epoch",
+)
+def workers_started_each_epoch(fixed: bool) -> Iterator[None]:
+    """An epoch has five steps, and each starts two new workers; fixed: `persistent_workers=True`."""
+    train = trainer(mlp(depth=8))
+    data = torch.utils.data.Subset(Rows(), range(5 * 64))
+    loader = DataLoader(
+        data,
+        batch_size=64,
+        shuffle=True,
+        num_workers=2,
+        persistent_workers=fixed,
+        multiprocessing_context="fork",  # as Python did by itself before 3.14: a few ms for each worker
+    )
+    for inputs, targets in endless(loader):
+        train(inputs, targets)
+        yield

@@ -1,4 +1,4 @@
-"""Jobs that give the processor more operators, or slower ones, than their arithmetic needs."""
+"""Arithmetic that is done in a slow way, and work that nobody needs."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from collections.abc import Iterator
 
 import torch
 from torch import nn
+from torch.distributions import Categorical, Normal
 
 from tests.truth.job import job
-from tests.truth.parts import mlp, rows, trainer
-
-HOST = "python launch compute"
-"""Limiters that are right where a processor spends its time on the cost of calls: no GPU waits for them."""
+from tests.truth.jobs.parts import HOST, mlp, rows, trainer
 
 
 def loss_by_sample(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -62,17 +60,6 @@ def optimizer_in_python(fixed: bool) -> Iterator[None]:
         yield
 
 
-@job(limiters="compute", rules="")
-def double_precision(fixed: bool) -> Iterator[None]:
-    """A model in float64; fixed: in float32."""
-    dtype = torch.float32 if fixed else torch.float64
-    train = trainer(mlp(width=768).to(dtype))
-    inputs, targets = rows(128, 768)
-    while True:
-        train(inputs.to(dtype), targets)
-        yield
-
-
 @job(limiters="compute", rules="GD303 GD506")
 def copies_for_layout(fixed: bool) -> Iterator[None]:
     """Large tensors are transposed and made contiguous again and again; fixed: not at all."""
@@ -84,40 +71,6 @@ def copies_for_layout(fixed: bool) -> Iterator[None]:
         for _ in range(0 if fixed else 4):
             found = found.t().contiguous()
         train(inputs + found[0, 0], targets)
-        yield
-
-
-@job(limiters="compute", rules="GD303 GD506")
-def casts_back_and_forth(fixed: bool) -> Iterator[None]:
-    """A large tensor is cast to another type and back several times."""
-    train = trainer(mlp())
-    inputs, targets = rows(128)
-    large = torch.randn(4_000_000)
-    while True:
-        found = large
-        for _ in range(0 if fixed else 4):
-            found = found.to(torch.bfloat16).to(torch.float32)
-        train(inputs + found[0], targets)
-        yield
-
-
-def causal_mask(size: int) -> torch.Tensor:
-    mask = torch.zeros(size, size)
-    for row in range(size):
-        mask[row, row + 1 :] = float("-inf")
-    return mask
-
-
-@job(limiters=HOST, rules="GD102 GD201 GD202", functions="causal_mask")
-def mask_each_step(fixed: bool) -> Iterator[None]:
-    """An attention mask is filled row by row in each step; fixed: once."""
-    layer = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True, dropout=0.0)
-    train = trainer(nn.Sequential(layer), nn.functional.mse_loss)
-    inputs = torch.randn(2, 512, 64)
-    once = causal_mask(512)
-    while True:
-        mask = once if fixed else causal_mask(512)
-        train(inputs + mask[0, 0], inputs)
         yield
 
 
@@ -151,33 +104,13 @@ def item_by_item(fixed: bool) -> Iterator[None]:
         yield
 
 
-def clip(parameters: list[nn.Parameter]) -> None:
-    total = 0.0
-    for parameter in parameters:
-        assert parameter.grad is not None
-        for row in parameter.grad:
-            total += row.norm().item() ** 2
-    for parameter in parameters:
-        assert parameter.grad is not None
-        parameter.grad.mul_(1.0 / max(1.0, total**0.5))
-
-
-@job(limiters=HOST, rules="GD102 GD301 GD201 GD202", functions="clip")
-def clipping_by_hand(fixed: bool) -> Iterator[None]:
-    """Gradients are clipped row by row in Python; fixed: by `clip_grad_norm_`."""
-    model = nn.Sequential(*(nn.Linear(64, 64) for _ in range(60)))
-    parameters = list(model.parameters())
-    optimizer = torch.optim.SGD(parameters, lr=0.01, foreach=True)
-    inputs = torch.randn(512, 64)
-    while True:
-        optimizer.zero_grad()
-        model(inputs).sum().backward()
-        if fixed:
-            nn.utils.clip_grad_norm_(parameters, 1.0, foreach=True)
-        else:
-            clip(parameters)
-        optimizer.step()
-        yield
+def cell_by_cell(cell: nn.LSTMCell, inputs: torch.Tensor) -> torch.Tensor:
+    hidden, memory = torch.zeros(4, 32), torch.zeros(4, 32)
+    found = []
+    for place in range(inputs.shape[1]):
+        hidden, memory = cell(inputs[:, place], (hidden, memory))
+        found.append(hidden)
+    return torch.stack(found, dim=1)
 
 
 @job(limiters=HOST, rules="GD102 GD201 GD202", functions="cell_by_cell")
@@ -192,15 +125,6 @@ def recurrence_by_hand(fixed: bool) -> Iterator[None]:
         found.mean().backward()
         optimizer.step()
         yield
-
-
-def cell_by_cell(cell: nn.LSTMCell, inputs: torch.Tensor) -> torch.Tensor:
-    hidden, memory = torch.zeros(4, 32), torch.zeros(4, 32)
-    found = []
-    for place in range(inputs.shape[1]):
-        hidden, memory = cell(inputs[:, place], (hidden, memory))
-        found.append(hidden)
-    return torch.stack(found, dim=1)
 
 
 @job(limiters="compute", rules="")
@@ -225,29 +149,108 @@ def too_many_threads(fixed: bool) -> Iterator[None]:
         yield
 
 
-@job(limiters="compute memory", rules="")
-def fresh_buffers(fixed: bool) -> Iterator[None]:
-    """A buffer of 200 MB is made anew in each step, so that the system maps it again; fixed: kept."""
+@job(limiters="compute memory", rules="GD506 GD303 GD405 GD106 GD102", allowed="GD405")
+def predictions_concatenated(fixed: bool) -> Iterator[None]:
+    """All predictions so far are concatenated anew in each step; fixed: in a list, which grows as well."""
     train = trainer(mlp())
-    inputs, targets = rows(128)
-    kept = torch.empty(50_000_000)
+    batch = rows()
+    seen = torch.randn(12_000_000)
+    parts: list[torch.Tensor] = []
     while True:
-        buffer = kept if fixed else torch.empty(50_000_000)
-        buffer[::1_024] = 1.0
-        train(inputs + buffer[0], targets)
+        train(*batch)
+        predictions = torch.randn(1_280)
+        if fixed:
+            parts.append(predictions)
+        else:
+            seen = torch.cat([seen, predictions])
         yield
 
 
-@job(limiters="compute", rules="")
-def autocast_on_a_processor_without_it(fixed: bool) -> Iterator[None]:
-    """bfloat16 on a processor that has no instructions for it; fixed: float32."""
-    model = mlp()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    inputs, targets = rows(128)
+@job(limiters="compute memory", rules="GD514", functions="dense_gradients_of_a_table")
+def dense_gradients_of_a_table(fixed: bool) -> Iterator[None]:
+    """A large table of words has dense gradients, although a step uses few words; fixed: sparse ones."""
+    table = nn.Embedding(100_000, 64, sparse=fixed)
+    head = mlp(width=64, depth=2)
+    optimizer = torch.optim.SGD([*table.parameters(), *head.parameters()], lr=0.01)
+    words, targets = torch.randint(100_000, (256,)), torch.randint(10, (256,))
     while True:
         optimizer.zero_grad()
-        with torch.autocast("cpu", torch.bfloat16, enabled=not fixed):
-            loss = nn.functional.cross_entropy(model(inputs), targets)
+        nn.functional.cross_entropy(head(table(words)), targets).backward()
+        optimizer.step()
+        yield
+
+
+def penalty_of(model: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
+    """How fast the output changes with the input, as a loss that has a gradient itself."""
+    inputs = inputs.detach().requires_grad_()
+    (slope,) = torch.autograd.grad(model(inputs).sum(), inputs, create_graph=True)
+    return slope.square().sum(dim=1).mean()
+
+
+def smooth(width: int = 512, depth: int = 4) -> nn.Module:
+    """A perceptron whose output changes smoothly."""
+    layers = [part for _ in range(depth) for part in (nn.Linear(width, width), nn.SiLU())]
+    return nn.Sequential(*layers, nn.Linear(width, 10))
+
+
+@job(limiters="compute", rules="")
+def penalty_with_weight_zero(fixed: bool) -> Iterator[None]:
+    """A penalty of gradients is computed although its weight has fallen to zero; fixed: it is left out."""
+    model = smooth()
+    inputs, targets = rows(256)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    weight = 0.0
+    while True:
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(inputs), targets)
+        if weight > 0 or not fixed:
+            loss = loss + weight * penalty_of(model, inputs)
         loss.backward()
+        optimizer.step()
+        yield
+
+
+class Player(nn.Module):
+    """Chooses an action out of eight, and how hard to push."""
+
+    def __init__(self, checked: bool) -> None:
+        super().__init__()
+        self.checked = checked
+        self.body, self.choice, self.push = mlp(64, depth=1, classes=64), nn.Linear(64, 8), nn.Linear(64, 2)
+
+    def forward(self, seen: torch.Tensor) -> tuple[Categorical, Normal]:
+        found = torch.relu(self.body(seen))
+        choice = Categorical(logits=self.choice(found), validate_args=self.checked)
+        mean, spread = self.push(found).unbind(dim=1)
+        return choice, Normal(mean, spread.exp(), validate_args=self.checked)
+
+
+@torch.no_grad()
+def play(player: Player, games: torch.Tensor, moves: int) -> torch.Tensor:
+    """How probable the moves were, of each game."""
+    total = torch.zeros(len(games))
+    for _ in range(moves):
+        choice, push = player(games)
+        chosen, pushed = choice.sample(), push.sample()
+        total += choice.log_prob(chosen) + push.log_prob(pushed)
+        games = games.roll(1, dims=1) + 0.01 * (chosen + pushed)[:, None]
+    return total
+
+
+@job(
+    limiters="python launch",
+    rules="GD102 GD201 GD202 GD301",
+    functions="__init__ _validate_sample log_prob check forward play distributions_validated",
+)
+def distributions_validated(fixed: bool) -> Iterator[None]:
+    """In 64 moves of a game, distributions check their values and samples; fixed: `validate_args=False`."""
+    player = Player(checked=not fixed)
+    optimizer = torch.optim.Adam(player.parameters(), lr=0.0001)
+    games = torch.randn(16, 64)
+    while True:
+        before = play(player, games, 64)
+        optimizer.zero_grad()
+        choice, push = player(games)
+        (-(choice.entropy() + push.entropy()) * before).mean().backward()
         optimizer.step()
         yield

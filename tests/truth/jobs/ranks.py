@@ -1,96 +1,24 @@
-"""Jobs of several ranks on gloo that train the same model with DistributedDataParallel."""
+"""Ranks of which one is late, and what makes it so."""
 
 from __future__ import annotations
 
-import gc
+import re
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
+from torch.distributed.pipelining import Schedule1F1B
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
 from tests.truth.job import job
-from tests.truth.jobs.loading import Rows
-from tests.truth.parts import endless, mlp, rows, trainer
-
-LATE = "communication input python compute mixed"
-"""Limiters that are right for a job that waits for one rank: the job's, or the reason of the late one."""
-
-
-def ddp(width: int = 512, **options: bool | int) -> DistributedDataParallel:
-    return DistributedDataParallel(mlp(width=width), **options)
-
-
-def data_parallel(
-    rank: int, before: Callable[[int], None] | None = None, rows_of_rank: int = 64, width: int = 512
-) -> Iterator[None]:
-    """Train, and call `before` with the step's number first."""
-    train = trainer(ddp(width))
-    batch = rows(rows_of_rank, width)
-    step = 0
-    while True:
-        if before:
-            before(step)
-        train(*batch)
-        step += 1
-        yield
-
-
-@job(world=2)
-def healthy_two_ranks(fixed: bool, rank: int, world: int) -> Iterator[None]:
-    """Two ranks with equal work."""
-    yield from data_parallel(rank)
-
-
-@job(world=4, timed=20)
-def healthy_four_ranks(fixed: bool, rank: int, world: int) -> Iterator[None]:
-    """Four ranks with equal work."""
-    yield from data_parallel(rank)
-
-
-@job(world=8, timed=12)
-def healthy_eight_ranks(fixed: bool, rank: int, world: int) -> Iterator[None]:
-    """Eight ranks with equal work."""
-    yield from data_parallel(rank, rows_of_rank=32, width=256)
-
-
-@job(world=4, timed=20)
-def healthy_ranks_with_loaders(fixed: bool, rank: int, world: int) -> Iterator[None]:
-    """Four ranks with a loader each that is fast enough."""
-    train = trainer(ddp())
-    for inputs, targets in endless(DataLoader(Rows(), batch_size=64)):
-        train(inputs, targets)
-        yield
-
-
-class SlowRows(Rows):
-    """Samples that take a millisecond and a half each."""
-
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
-        time.sleep(0.0015)
-        return super().__getitem__(index)
-
-
-@job(
-    limiters=LATE,
-    rules="GD602 GD101",
-    functions="__getitem__ slow_loader_of_a_rank",
-    rank=2,
-    world=4,
-    timed=12,
-)
-def slow_loader_of_a_rank(fixed: bool, rank: int, world: int) -> Iterator[None]:
-    """Rank 2 reads from a slow disk."""
-    train = trainer(ddp())
-    data = SlowRows() if rank == 2 and not fixed else Rows()
-    for inputs, targets in endless(DataLoader(data, batch_size=64)):
-        train(inputs, targets)
-        yield
+from tests.truth.jobs.parts import LATE, Rows, data_parallel, ddp, endless, mlp, pipelined, rows, trainer
 
 
 @job(limiters=LATE, rules="GD602", functions="pause_of_rank", rank=3, world=4, timed=15)
@@ -133,18 +61,6 @@ def one_rank_saves(fixed: bool, rank: int, world: int) -> Iterator[None]:
             torch.save(state, path)
 
     yield from data_parallel(rank, save_by_rank)
-
-
-@job(limiters=LATE, rules="GD602", functions="collect_by_rank", rank=5, world=8, timed=10)
-def one_rank_collects_garbage(fixed: bool, rank: int, world: int) -> Iterator[None]:
-    """Rank 5 has many objects and collects garbage in each step."""
-    kept = [{"index": index} for index in range(400_000)] if rank == 5 and not fixed else []
-
-    def collect_by_rank(step: int) -> None:
-        if kept:
-            gc.collect()
-
-    yield from data_parallel(rank, collect_by_rank, rows_of_rank=32, width=256)
 
 
 class Late(torch.autograd.Function):
@@ -194,6 +110,10 @@ def ranks_record_other_steps(fixed: bool, rank: int, world: int) -> Iterator[Non
     yield from data_parallel(rank)
 
 
+FIRST_RECORDED = 36
+"""Steps before the first recorded one (child.py): to warm up, timed, and those that the profiler skips."""
+
+
 @job(world=2, allowed="GD606 GD106")
 def late_once(fixed: bool, rank: int, world: int) -> Iterator[None]:
     """Rank 1 is late once, when recording begins; nothing is wrong with the job."""
@@ -205,5 +125,116 @@ def late_once(fixed: bool, rank: int, world: int) -> Iterator[None]:
     yield from data_parallel(rank, pause_once)
 
 
-FIRST_RECORDED = 36
-"""Steps before the first recorded one (child.py): to warm up, timed, and those that the profiler skips."""
+def flush_log() -> None:
+    time.sleep(0.12)
+
+
+@job(limiters=LATE, rules="GD602", functions="flush_log", rank=1, world=3, timed=15, recorded=9)
+def flush_every_third_step(fixed: bool, rank: int, world: int) -> Iterator[None]:
+    """Rank 1 sends its log away in every third step; fixed: in every hundredth."""
+
+    def log(step: int) -> None:
+        if rank == 1 and step % (100 if fixed else 3) == 2:
+            flush_log()
+
+    yield from data_parallel(rank, log)
+
+
+WORD = re.compile(r"\w+")
+
+
+def split_into_words(text: str) -> Counter[str]:
+    return Counter(WORD.findall(text))
+
+
+class Texts(Rows):
+    """Samples with a text each, which is split into words."""
+
+    def __init__(self, words: int) -> None:
+        super().__init__()
+        self.text = "the quick brown fox jumps over the lazy dog " * words
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        split_into_words(self.text)
+        return super().__getitem__(index)
+
+
+@job(
+    limiters=LATE,
+    rules="GD602 GD101 GD603",
+    functions="__getitem__ split_into_words",
+    allowed="GD101",  # fixed, loading takes 1.6 of 9.2 ms of a rank's CPU time, without the profiler
+    rank=2,
+    world=4,
+    timed=12,
+)
+def long_texts_on_a_rank(fixed: bool, rank: int, world: int) -> Iterator[None]:
+    """The shard of rank 2 has the long texts, which take long to split; fixed: as short as the others'."""
+    train = trainer(ddp())
+    data = Texts(1_000 if rank == 2 and not fixed else 10)
+    for inputs, targets in endless(DataLoader(data, batch_size=64)):
+        train(inputs, targets)
+        yield
+
+
+def wait_for_marker(marker: Path, step: int) -> None:
+    while int(marker.read_text() or "-1") < step:
+        time.sleep(0.025)
+
+
+@job(limiters=LATE, rules="GD102 GD602", functions="wait_for_marker wait_for_rank_zero", world=3, timed=12)
+def poll_for_a_file(fixed: bool, rank: int, world: int) -> Iterator[None]:
+    """Ranks look every 25 ms for a file that rank 0 writes in each step; fixed: they meet in a barrier."""
+    marker = Path(tempfile.gettempdir()) / "gpudiag-truth-marker.txt"
+    if rank == 0:
+        marker.write_text("-1")
+    dist.barrier()
+
+    def wait_for_rank_zero(step: int) -> None:
+        if fixed:
+            dist.barrier()
+        elif rank == 0:
+            time.sleep(0.002)
+            marker.write_text(str(step))
+        else:
+            wait_for_marker(marker, step)
+
+    yield from data_parallel(rank, wait_for_rank_zero)
+
+
+MEAN_ROWS = 290
+"""Of batches of 16, 32, 64, … and 1,024 rows."""
+
+
+@job(limiters=LATE, rules="GD602 GD603", world=4, timed=20, recorded=8)
+def lengths_at_random(fixed: bool, rank: int, world: int) -> Iterator[None]:
+    """Each rank draws the length of its batches by itself; fixed: all have the mean length."""
+    model = mlp()
+    train = trainer(nn.parallel.DistributedDataParallel(model))
+    inputs, targets = rows(1_024)
+    draw = torch.Generator().manual_seed(rank)
+    while True:
+        count = MEAN_ROWS if fixed else 2 ** int(torch.randint(4, 11, (), generator=draw))
+        train(inputs[:count], targets[:count])
+        yield
+
+
+@job(limiters=f"{LATE} compile", rules="GD602 GD104", rank=2, world=3, timed=8)
+def one_rank_recompiles(fixed: bool, rank: int, world: int) -> Iterator[None]:
+    """Rank 2 scores batches of another size in each step, for each of which the scorer is compiled; fixed: of
+    one size."""
+    torch._dynamo.config.cache_size_limit = 1_000
+    torch._dynamo.config.accumulated_cache_size_limit = 10_000
+    scorer = torch.compile(mlp(depth=6), backend="aot_eager", dynamic=False)
+
+    def score_batch(step: int) -> None:
+        with torch.no_grad():
+            scorer(torch.randn(64 if fixed or rank != 2 else 64 + step, 512))
+
+    yield from data_parallel(rank, score_batch)
+
+
+@job(limiters="compute communication mixed", rules="GD603 GD602", rank=1, world=2, timed=10)
+def heavy_stage_of_1f1b(fixed: bool, rank: int, world: int) -> Iterator[None]:
+    """1F1B whose second stage has three times the layers of the first; fixed: equal stages."""
+    yield from pipelined(Schedule1F1B, rank, world, 2 if fixed else (1, 3)[rank])

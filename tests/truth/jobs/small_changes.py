@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tests.truth.job import JOBS, Job
-from tests.truth.parts import mlp, rows, trainer
+from tests.truth.jobs.parts import mlp, rows, trainer
 
 UNITS = 100
 """Training steps in one step of the job: a percent each."""
