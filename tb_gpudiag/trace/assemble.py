@@ -205,6 +205,7 @@ class Assembly:
             names=names,
             threads=threads,
             call_stacks=texts["call_stack"],
+            calling_lines=texts["called_from"],
             input_shapes=texts["shapes"],
             input_types=texts["types"],
             input_settings=texts["settings"],

@@ -89,6 +89,7 @@ class Events:
     registers: UInt8  # per thread of a kernel; 0 if the trace does not say
     shared_bytes: Int32  # shared memory per block of a kernel; NONE if the trace does not say
     call_stack: Int32  # index into `call_stacks` (old traces), or NONE
+    called_from: Int32  # of a Python frame of torch 2.14 and later: index into `calling_lines`, or NONE
     shapes: Int32  # of an operator: index into `input_shapes`, or NONE
     types: Int32  # of an operator whose cost follows from its inputs: index into `input_types`, or NONE
     settings: Int32  # of convolutions and attention: index into `input_settings`, or NONE
@@ -98,6 +99,7 @@ class Events:
     names: list[str]
     threads: list[Thread]
     call_stacks: list[str]
+    calling_lines: list[str]  # of the frame around, e.g. `train.py:12`
     input_shapes: list[str]  # JSON, e.g. `[[128, 768], [768, 768]]`
     input_types: list[str]  # JSON, e.g. `["float", "c10::BFloat16"]`
     input_settings: list[str]  # JSON of inputs that are not tensors, e.g. `["", "", "[1, 1]", "False"]`

@@ -15,6 +15,7 @@ _DICTIONARIES: Final[Mapping[str, str]] = {
     "name": "names",
     "thread": "threads",
     "call_stack": "call_stacks",
+    "called_from": "calling_lines",
     "shapes": "input_shapes",
     "types": "input_types",
     "settings": "input_settings",

@@ -46,7 +46,7 @@ FIGURES: Final[Mapping[str, tuple[Any, float]]] = {
 }
 """Other columns of numbers: the type of each, and what stands for a missing number."""
 
-TEXTS: Final = ("call_stack", "shapes", "types", "settings", "strides", "launched", "messages")
+TEXTS: Final = ("call_stack", "called_from", "shapes", "types", "settings", "strides", "launched", "messages")
 """Columns of texts that most events do not have."""
 
 
@@ -71,6 +71,7 @@ class SpanColumns:
     registers: UInt8
     shared_bytes: Int32
     call_stack: pa.DictionaryArray
+    called_from: pa.DictionaryArray
     shapes: pa.DictionaryArray
     types: pa.DictionaryArray
     settings: pa.DictionaryArray

@@ -66,7 +66,9 @@ class LineKind(IntEnum):
 
     UNKNOWN = 0
     DEFINITION = 1  # where the function is defined: Python frames of torch 1.12 and later
-    RUNNING = 2  # the line that ran: call stacks of torch 1.11 and earlier, memory snapshots
+    RUNNING = (
+        2  # the line that ran: call stacks of torch 1.11 and earlier and 2.14 and later, memory snapshots
+    )
 
 
 class Frame(NamedTuple):
@@ -121,6 +123,14 @@ def place_frame(name: str, line_kind: LineKind = LineKind.DEFINITION) -> Frame |
     if relative and module in sys.stdlib_module_names and (rest or module not in _USERS_OWN):
         return None
     return frame
+
+
+def at_line(frame: Frame | None, called_from: str) -> Frame | None:
+    """Return the frame at the line of a call in it, such as `train.py:12`; None if that is no line of it."""
+    file, _, line = called_from.rpartition(":")
+    if frame is None or file != frame.file or not line.isdecimal() or len(line) >= _DIGITS_OF_NO_LINE:
+        return None
+    return frame._replace(line=int(line), line_kind=LineKind.RUNNING)
 
 
 def is_installed(frame: Frame) -> bool:

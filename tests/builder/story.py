@@ -177,12 +177,13 @@ class HostThread:
         kind = "_MultiProcessingDataLoaderIter" if workers else "_SingleProcessDataLoaderIter"
         return self.annotation(f"enumerate(DataLoader)#{kind}.__next__", at=at, us=us)
 
-    def frame(self, place: str, *, at: float, us: float) -> HostThread:
+    def frame(self, place: str, *, at: float, us: float, called_from: str = "") -> HostThread:
         """Add a Python function: `train.py(12): train_step` or `nn.Module: Linear_0`.
 
-        In generation A, which has no frames, it becomes part of the operators' `Call stack`.
+        In generation A, which has no frames, it becomes part of the operators' `Call stack`. called_from: the
+        line of the frame around it, `train.py:15`, which torch 2.14 and later record.
         """
-        return self._span("frame", place, at, us)
+        return self._span("frame", place, at, us, args={"CallFrom": called_from} if called_from else {})
 
     def call(self, name: str, *, at: float, us: float, correlation: int | None = None) -> HostThread:
         """Add a call into CUDA or HIP. `cu...` is a driver call, `cuda...` and `hip...` are runtime calls."""

@@ -15,7 +15,7 @@ from tb_gpudiag.facts.core.matching import kind_by_name, match, match_some
 from tb_gpudiag.facts.core.threads import Activity, HostTree
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary import api_calls, compile_spans, marks, operators, torch_frames
-from tb_gpudiag.vocabulary.frames import Frame, is_installed, place_frame, stack_place
+from tb_gpudiag.vocabulary.frames import Frame, at_line, is_installed, place_frame, stack_place
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, HOST_CATEGORIES, Category
 
 UNDECIDED = np.uint8(255)
@@ -244,10 +244,20 @@ class Host:
             for event in self._on_stack_at_start:
                 frame = place_frame(events.names[events.name[event]])
                 own[event] = number(frame.without_line() if frame is not None else None)
+        called = np.flatnonzero((events.called_from != NONE) & (own == NONE))
+        if len(called):
+            # What is no place itself runs at a line of the frame around it.
+            around = np.append(self.tree.nearest_of(python), NONE)[self.tree.parent[called]]
+            place = np.append(own, NONE)[around]
+            pairs, which = np.unique(
+                np.stack([place, events.called_from[called]]), axis=1, return_inverse=True
+            )
+            frames = [*numbers, None]
+            lines = [number(at_line(frames[at], events.calling_lines[line])) for at, line in pairs.T.tolist()]
+            own[called] = np.array(lines, np.int64)[which.reshape(-1)]
         stacked = events.call_stack != NONE
-        if stacked.any():
-            of_stack = np.array([number(stack_place(stack)) for stack in events.call_stacks], np.int64)
-            own[stacked] = of_stack[events.call_stack[stacked]]
+        of_stack = np.array([number(stack_place(stack)) for stack in events.call_stacks], np.int64)
+        own[stacked] = of_stack[events.call_stack[stacked]]
         return list(numbers), own
 
     @cached_property

@@ -153,6 +153,7 @@ def _spans(
         registers=_tiny(fields.numbers("registers", rows), category),
         shared_bytes=shared_bytes,
         call_stack=fields.texts("call_stack", rows, cut=_LONGEST_STACK),
+        called_from=fields.texts("called_from", rows, most=_LONGEST_STACK),
         shapes=fields.texts("input_shapes", rows, most=_LONGEST_SHAPES),
         types=_texts_where(_has_types, fields, "input_types", rows, name),
         settings=_texts_where(_has_settings, fields, "settings", rows, name),

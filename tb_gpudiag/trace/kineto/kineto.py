@@ -66,6 +66,7 @@ ARGUMENTS: Final = {
     "registers": ("registers per thread", Form.INTEGER),
     "shared_bytes": ("shared memory", Form.INTEGER),
     "call_stack": ("Call stack", Form.TEXT),
+    "called_from": ("CallFrom", Form.TEXT),
     "input_shapes": ("Input Dims", Form.TEXT),
     "input_types": ("Input type", Form.TEXT),
     "memory_bytes": ("Bytes", Form.INTEGER),

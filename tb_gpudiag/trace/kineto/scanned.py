@@ -36,7 +36,9 @@ def available() -> bool:
 
 _COLUMNS: Final = [*kineto.FIELDS, "args", *kineto.ARGUMENTS]
 # Texts of most events. The scanner numbers them; of others, it keeps the places.
-_NUMBERED: Final = frozenset({"phase", "category", "name", "pid", "tid", "call_stack", "input_shapes"})
+_NUMBERED: Final = frozenset(
+    {"phase", "category", "name", "pid", "tid", "call_stack", "called_from", "input_shapes"}
+)
 # Of a place in the scanner's table: the bits of its length.
 _LENGTH: Final = (1 << 31) - 1
 # Different texts in a chunk, at most. A chunk of real events has a few thousand.

@@ -76,6 +76,37 @@ def test_functions_that_ran_when_the_recording_began_have_no_line(tmp_path: Path
     assert called.frame == Frame("train.py", 40, "loss", LineKind.DEFINITION)
 
 
+def test_what_a_function_calls_runs_at_the_line_that_torch_records(tmp_path: Path) -> None:
+    """A function of the user's own that is called there has its own place, and so has what is called
+    without a frame."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.frame("train.py(12): step", at=0, us=1000)
+    main.frame("nn.Module: Linear_0", at=10, us=300, called_from="train.py:15")
+    main.frame("torch/nn/modules/linear.py(120): forward", at=20, us=280, called_from="torch/nn/module.py:9")
+    main.op("aten::linear", at=30, us=200)
+    main.frame("<built-in method item of Tensor>", at=400, us=100, called_from="train.py:17")
+    main.op("aten::item", at=410, us=80)
+    main.frame("train.py(40): loss", at=600, us=100, called_from="train.py:18").op("aten::mul", at=610, us=40)
+    main.op("aten::add", at=800, us=20)
+    assert [str(found.frame) for found in _places(trace, tmp_path)] == [
+        "train.py:15 in step",
+        "train.py:17 in step",
+        "loss (train.py, defined at line 40)",
+        "step (train.py, defined at line 12)",
+    ]
+
+
+def test_a_line_of_another_file_is_no_line_of_the_function(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread().frame("train.py(12): step", at=0, us=1000)
+    for at, line in enumerate(["other.py:15", "train.py:", "train.py:x", "15"]):
+        main.frame(f"nn.Module: Linear_{at}", at=10 + 100 * at, us=50, called_from=line)
+        main.op("aten::linear", at=20 + 100 * at, us=20)
+    (found,) = _places(trace, tmp_path)
+    assert str(found.frame) == "step (train.py, defined at line 12)"
+
+
 @pytest.mark.parametrize("file", FILES)
 def test_on_real_traces_few_functions_ran_when_the_recording_began(file: str) -> None:
     host = real_facts(file).host
