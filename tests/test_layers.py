@@ -8,6 +8,7 @@ import ast
 import sys
 from collections.abc import Iterator
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import tb_gpudiag
@@ -284,19 +285,61 @@ def longest_chain(module: str, direct: dict[str, list[str]], known: dict[str, li
     return known[module]
 
 
-def test_no_chain_of_imports_is_long() -> None:
-    """What is imported inside functions, or for types alone, is no link."""
-    trees = dict(modules())
-    direct = {}
+def imported_modules(trees: dict[str, ast.Module]) -> dict[str, list[str]]:
+    """The modules of `trees` that each of them imports."""
+    found = {}
     for module, tree in trees.items():
-        top = ast.Module([node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)], [])
-        names = [name.removeprefix("tb_gpudiag.") for name, _ in imports(module, top)]
-        direct[module] = [
+        names = [name.removeprefix("tb_gpudiag.") for name, _ in imports(module, tree)]
+        found[module] = [
             other for name in names for other in (name, name.rpartition(".")[0]) if other in trees
         ]
+    return found
+
+
+def test_no_chain_of_imports_is_long() -> None:
+    """What is imported inside functions, or for types alone, is no link."""
+    at_import = {
+        module: ast.Module([node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)], [])
+        for module, tree in modules()
+    }
+    direct = imported_modules(at_import)
     known: dict[str, list[str]] = {}
     chain = max((longest_chain(module, direct, known) for module in direct), key=len)
     assert len(chain) - 1 <= MOST_IMPORTS, "\n".join(chain)
+
+
+STILL_A_CIRCLE = {("facts.memory.memory_kinds", "facts.memory.allocations")}
+
+
+def a_circle(direct: dict[str, list[str]]) -> list[str]:
+    """Modules that import one another in turn; empty if there are none."""
+    try:
+        TopologicalSorter(direct).prepare()
+    except CycleError as error:
+        found: list[str] = error.args[1]
+        return found
+    return []
+
+
+def test_no_modules_import_one_another() -> None:
+    """Also inside functions and for types: who reads one of them has to read the other first."""
+    direct = imported_modules(dict(modules()))
+    direct = {
+        module: [o for o in others if o != module and (module, o) not in STILL_A_CIRCLE]
+        for module, others in direct.items()
+    }
+    assert not a_circle(direct), "these import one another"
+
+
+def test_a_circle_is_seen() -> None:
+    trees = {
+        "rules.a": ast.parse("from tb_gpudiag.rules.b import B"),
+        "rules.b": ast.parse("def f():\n    from tb_gpudiag.rules.c import C"),
+        "rules.c": ast.parse("if TYPE_CHECKING:\n    from tb_gpudiag.rules.a import A"),
+    }
+    assert set(a_circle(imported_modules(trees))) == {"rules.a", "rules.b", "rules.c"}
+    del trees["rules.c"]
+    assert not a_circle(imported_modules(trees))
 
 
 def test_no_two_modules_have_one_name() -> None:

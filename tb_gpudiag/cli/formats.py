@@ -11,10 +11,14 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from tb_gpudiag.report.views.document import Document
 from tb_gpudiag.report.wire import dump
 from tb_gpudiag.trace.files.copying import whole_file
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 FORMATS = ("text", "json", "markdown", "html")
 
@@ -44,9 +48,7 @@ def write(
     if parsed.format == "text" and parsed.output is None and sys.stdout.isatty():
         from rich.console import Console
 
-        from tb_gpudiag.report.views.text import print_document
-
-        print_document(document(), Console(emoji=False), on_one_screen=on_one_screen)
+        _printer(on_one_screen)(document(), Console(emoji=False))
         return
     if parsed.format in more:
         text = more[parsed.format]()
@@ -73,7 +75,14 @@ def _rendered(document: Document, kind: str, *, on_one_screen: bool) -> str:
 
     columns = os.environ.get("COLUMNS", "")
     width = int(columns) if columns.isdecimal() and int(columns) else PLAIN_WIDTH
-    return document_text(document, width, on_one_screen=on_one_screen)
+    return document_text(document, width, _printer(on_one_screen))
+
+
+def _printer(on_one_screen: bool) -> Callable[[Document, Console], None]:
+    from tb_gpudiag.report.views.screen import print_screen
+    from tb_gpudiag.report.views.text import print_document
+
+    return print_screen if on_one_screen else print_document
 
 
 def has_interactive_html() -> bool:

@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from rich.console import Console
 from rich.text import Text
 
 from tb_gpudiag.report.views.document import (
@@ -26,7 +27,7 @@ from tb_gpudiag.report.views.document import (
     Section,
     Table,
 )
-from tb_gpudiag.report.views.text import bar, severity_style
+from tb_gpudiag.report.views.text import NARROWEST, bar, severity_style
 from tb_gpudiag.wording.format import NO_BREAK, cut_middle
 
 LINES: Final = 40
@@ -64,6 +65,12 @@ _LEVELS: Final = (
     _Level(detailed=1, account_rows=5, wrapped=1),
     _Level(detailed=0, account_rows=4, wrapped=1),
 )
+
+
+def print_screen(document: Document, console: Console) -> None:
+    """Print what fits one screen."""
+    for line in screen(document, max(console.width, NARROWEST)):
+        console.print(line, no_wrap=True, overflow="ellipsis")
 
 
 def screen(document: Document, width: int) -> list[Text]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import textwrap
+from collections.abc import Callable
 from typing import Any
 
 from rich.console import Console, Group
@@ -31,7 +32,7 @@ from tb_gpudiag.wording.format import NO_BREAK
 PLAIN_WIDTH = 110
 """Columns where there is no terminal to ask."""
 
-_NARROWEST = 40
+NARROWEST = 40
 """Tables need as many columns."""
 
 _BAR_WIDTH = 28
@@ -59,29 +60,8 @@ class _Prose(Text):
         return broken
 
 
-def document_text(document: Document, width: int = PLAIN_WIDTH, *, on_one_screen: bool = False) -> str:
-    """A document as plain text, without colors."""
-    out = io.StringIO()
-    console = Console(
-        file=out,
-        width=max(width, _NARROWEST),
-        color_system=None,
-        force_terminal=False,
-        legacy_windows=False,
-        emoji=False,  # or their table is imported, which takes 10 ms
-    )
-    print_document(document, console, on_one_screen=on_one_screen)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
-
-
-def print_document(document: Document, console: Console, *, on_one_screen: bool = False) -> None:
-    """Print a document: its overview, then its reports one after another; or what fits one screen."""
-    if on_one_screen:
-        from tb_gpudiag.report.views.screen import screen
-
-        for line in screen(document, max(console.width, _NARROWEST)):
-            console.print(line, no_wrap=True, overflow="ellipsis")
-        return
+def print_document(document: Document, console: Console) -> None:
+    """Print a document: its overview, then its reports one after another."""
     if document.overview:
         console.print(_table(document.overview))
     for i, report in enumerate(document.reports):
@@ -95,6 +75,25 @@ def print_document(document: Document, console: Console, *, on_one_screen: bool 
     if document.reports:
         console.print()
         _say(_verdict(document.reports[0], named=len(document.reports) > 1), console)
+
+
+def document_text(
+    document: Document,
+    width: int = PLAIN_WIDTH,
+    print_it: Callable[[Document, Console], None] = print_document,
+) -> str:
+    """What `print_it` prints of a document, as plain text without colors."""
+    out = io.StringIO()
+    console = Console(
+        file=out,
+        width=max(width, NARROWEST),
+        color_system=None,
+        force_terminal=False,
+        legacy_windows=False,
+        emoji=False,  # or their table is imported, which takes 10 ms
+    )
+    print_it(document, console)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
 def _print_report(report: ReportView, console: Console) -> None:
