@@ -374,7 +374,7 @@ def _memory_file(kind: FileKind, memory: DeviceMemory | None) -> Verdict:
     """A file about memory alone. Memory limits a job that ran out of it."""
     start = f"This is {FILE_KINDS[kind].noun}: it shows memory, not time."
     if memory is None:
-        return Verdict("unknown", f"{start} No memory was in use.", 0.0)
+        return Verdict("unknown", f"{start} No memory of a GPU was in use.", 0.0)
     peak = f"{memory.name} had at most {size_bytes(memory.peak_allocated_bytes)} allocated"
     if memory.peak_reserved_bytes:
         peak += f" and {size_bytes(memory.peak_reserved_bytes)} reserved"

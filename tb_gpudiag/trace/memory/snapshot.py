@@ -43,9 +43,12 @@ _ALLOCATE, _FREE, _GROW, _SHRINK, _ = (int(action) for action in MemoryAction)
 
 @dataclass(frozen=True, eq=False)
 class _Parts:
-    """The segments, the history of each device that is read, how many devices there are, and the marks."""
+    """The segments, the history of each device that is read, how many devices there are, and the marks.
+
+    host_segments: of pinned host memory, which torch 2.14 and later add."""
 
     segments: list[Any]
+    host_segments: list[Any]
     histories: list[AllocatorHistory]
     devices: int
     annotations: Any
@@ -96,6 +99,12 @@ def _read(data: bytes, limits: Limits, path: str, progress: Callable[[float, str
     malformed += sum(history.malformed for history in histories)
     if malformed:
         notes.append(f"{malformed:,} malformed entries or blocks skipped")
+    if parts.host_segments:
+        of_host = read_segments(parts.host_segments, SnapshotStacks())[0]
+        used, reserved = int(of_host.block_bytes[of_host.block_used].sum()), int(of_host.bytes.sum())
+        notes.append(
+            f"pinned host memory is not shown: {used >> 20:,} MiB in use, {reserved >> 20:,} MiB reserved"
+        )
     if stacks.left_out:
         notes.append(f"{stacks.left_out:,} stacks skipped: there are too many")
     progress(1.0, "read")
@@ -127,9 +136,10 @@ def _from_tables(data: bytes, limits: Limits, path: str, stacks: SnapshotStacks)
     if not (tables.is_list(found["segments"]) and tables.is_list(found["device_traces"])):
         return None
     segments = tables.plain(found["segments"])
+    of_host = _listed(tables.plain(found.get("host_segments", MISSING)))
     devices = tables.items(found["device_traces"])
     lists = [(i, value) for i, value in enumerate(devices[:MOST_DEVICES].tolist()) if tables.is_list(value)]
-    _check_repetition(dicts, segments, sum(tables.length(value) for _, value in lists), path)
+    _check_repetition(dicts, segments + of_host, sum(tables.length(value) for _, value in lists), path)
     try:
         histories = [
             read_history(i, TableEntries(tables, tables.dicts(tables.items(value))), stacks)
@@ -137,25 +147,32 @@ def _from_tables(data: bytes, limits: Limits, path: str, stacks: SnapshotStacks)
         ]
     except NotTables:
         return None
-    return _Parts(segments, histories, len(devices), tables.plain(found.get("external_annotations", MISSING)))
+    annotations = tables.plain(found.get("external_annotations", MISSING))
+    return _Parts(segments, of_host, histories, len(devices), annotations)
 
 
 def _from_plain(data: bytes, limits: Limits, path: str, stacks: SnapshotStacks) -> _Parts:
-    segments, traces, annotations = _loaded_parts(load_plain(data, limits, path), path)
+    segments, traces, more = _loaded_parts(load_plain(data, limits, path), path)
+    of_host = _listed(more.get("host_segments"))
     devices = [(i, entries) for i, entries in enumerate(traces[:MOST_DEVICES]) if type(entries) is list]
-    _check_repetition(count_of(data, b"}"), segments, sum(len(entries) for _, entries in devices), path)
+    entries_read = sum(len(entries) for _, entries in devices)
+    _check_repetition(count_of(data, b"}"), segments + of_host, entries_read, path)
     histories = [read_history(i, PlainEntries(entries), stacks) for i, entries in devices]
-    return _Parts(segments, histories, len(traces), annotations)
+    return _Parts(segments, of_host, histories, len(traces), more.get("external_annotations"))
 
 
-def _loaded_parts(loaded: Any, path: str) -> tuple[list[Any], list[Any], Any]:
-    """Return the segments, the history of each device, and the marks."""
+def _listed(found: Any) -> list[Any]:
+    return found if type(found) is list else []
+
+
+def _loaded_parts(loaded: Any, path: str) -> tuple[list[Any], list[Any], dict[str, Any]]:
+    """Return the segments, the history of each device, and what else the snapshot has."""
     if type(loaded) is list and loaded and type(loaded[0]) is dict and "blocks" in loaded[0]:
-        return loaded, [], []  # torch.cuda.memory_snapshot(), pickled by hand
+        return loaded, [], {}  # torch.cuda.memory_snapshot(), pickled by hand
     if type(loaded) is dict and type(loaded.get("segments")) is list:
         traces = loaded.get("device_traces")
         if type(traces) is list or traces is None:
-            return loaded["segments"], traces or [], loaded.get("external_annotations")
+            return loaded["segments"], traces or [], loaded
     raise NotATrace(
         "it is a pickle of plain data, but not a memory snapshot: it has no segments",
         where=path,

@@ -179,6 +179,20 @@ def test_a_state_without_a_history_is_read(tmp_path: Path) -> None:
         assert trace.events_read == 0
 
 
+def test_pinned_memory_of_the_host_is_said(tmp_path: Path) -> None:
+    """torch 2.14 adds the allocator of pinned memory to a snapshot."""
+    document, pinned = training().document(), SnapshotBuilder()
+    pinned.segment(64 * MB, at=0)
+    pinned.allocate(48 * MB, at=1)
+    document["host_segments"] = pinned.document()["segments"]
+    trace = read_document(document, tmp_path)
+    assert any("48 MiB in use, 64 MiB reserved" in note for note in trace.notes)
+    plain = read(training(), tmp_path)
+    assert trace.memory.allocated.tolist() == plain.memory.allocated.tolist()
+    for other in (5, [5], None, {}):
+        assert read_document({**document, "host_segments": other}, tmp_path).memory.allocated.size
+
+
 def test_memory_that_waits_for_a_stream_is_used(tmp_path: Path) -> None:
     snapshot = training(steps=1)
     address = snapshot.allocate(MB, at=5_000)
@@ -296,8 +310,9 @@ def test_names_of_frames_are_bounded_text(tmp_path: Path) -> None:
 
 def test_one_entry_repeated_many_times_is_refused(tmp_path: Path) -> None:
     """Otherwise, a file of kilobytes would become gigabytes."""
-    for rows in ("device_traces", "segments", "blocks"):
+    for rows in ("device_traces", "segments", "host_segments", "blocks"):
         document = training(steps=3).document()
+        document["host_segments"] = document["segments"][:]
         if rows == "blocks":
             document["segments"][0]["blocks"] *= 1_000
         else:
