@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.report.building.build import build_report
+from tb_gpudiag.service.analyses.diagnoses import diagnose_trace
 from tb_gpudiag.trace.files.find import find_traces
-from tb_gpudiag.trace.read import read_trace
 from tests.benchmarks.growing import GROWING
 
 FEW = 5_000
@@ -23,7 +21,7 @@ MOST_GROWTH = 7
 def _cpu_s(path: Path, what: str, count: int) -> float:
     path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": GROWING[what](count)}))
     begun_s = time.process_time()
-    build_report(Facts(read_trace(str(path))), find_traces(str(path)).files[0])
+    assert diagnose_trace(find_traces(str(path)).files[0]).arrays  # of the page
     return time.process_time() - begun_s
 
 

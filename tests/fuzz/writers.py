@@ -13,7 +13,7 @@ import random
 import re
 import sqlite3
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from tests.fuzz.odd_values import Again, Deep, Single
@@ -212,20 +212,24 @@ def _cell(value: Any) -> Any:
 
 def as_log(document: Any, draw: random.Random) -> bytes:
     """Return a log of torch.compile. document: kind, id, what it says and its payload, of each entry."""
-    lines = []
-    for entry in _unshared(document) if isinstance(document, list) else ():
-        whole = isinstance(entry, list) and len(entry) == 4
-        kind, id, said, payload = entry if whole else ("", "", entry, None)
-        function, _, before = str(id).partition("/")
-        fields = {str(kind): said, "frame_id": _whole(function), "frame_compile_id": _whole(before)}
-        is_text = not isinstance(payload, list | dict)
-        text = str(payload).encode("utf-8", "replace") if is_text else as_json(payload, draw)
-        if payload is not None:
-            known = draw.random() < 0.95
-            fields["has_payload"] = hashlib.md5(text, usedforsecurity=False).hexdigest() if known else payload
-        lines.append(b"V1126 10:02:47.287000 4242 torch/_dynamo/utils.py:2350] " + as_json(fields, draw))
-        lines += [b"\t" + line for line in text.split(b"\n")] if payload is not None else []
-    return b"\n".join([*lines, b""])
+    entries = _unshared(document) if isinstance(document, list) else ()
+    return b"\n".join([*(line for entry in entries for line in _logged(entry, draw)), b""])
+
+
+def _logged(entry: Any, draw: random.Random) -> Iterator[bytes]:
+    """Yield the lines of an entry."""
+    whole = isinstance(entry, list) and len(entry) == 4
+    kind, id, said, payload = entry if whole else ("", "", entry, None)
+    function, _, before = str(id).partition("/")
+    fields = {str(kind): said, "frame_id": _whole(function), "frame_compile_id": _whole(before)}
+    is_text = not isinstance(payload, list | dict)
+    text = str(payload).encode("utf-8", "replace") if is_text else as_json(payload, draw)
+    if payload is not None:
+        known = draw.random() < 0.95
+        fields["has_payload"] = hashlib.md5(text, usedforsecurity=False).hexdigest() if known else payload
+    yield b"V1126 10:02:47.287000 4242 torch/_dynamo/utils.py:2350] " + as_json(fields, draw)
+    if payload is not None:
+        yield from (b"\t" + line for line in text.split(b"\n"))
 
 
 def _whole(text: str) -> Any:

@@ -19,6 +19,7 @@ HOUR_US = 3_600 * 10**6
 GAP_US = 10
 EXTERNAL_IDS = ("External id", "external id")
 OTHER_IDS = ("correlation", "wait_on_cuda_event_record_corr_id")
+TOTALS = ("Total Allocated", "Total Reserved")
 
 
 class Transformation(NamedTuple):
@@ -111,23 +112,26 @@ def _marked_steps(events: list[Event]) -> list[Event]:
 
 def _between(events: list[Event], first: float, last: float) -> Changed:
     """What is called between two times, as if recording began and ended there."""
-    kept, gone = [], set()
-    for event in events:
-        if not _is_timed(event) or event.get("cat") in GPU_CATEGORIES:
-            continue
-        if event.get("cat") == "python_function":
-            start, end = max(event["ts"], first), min(_end(event), last)
-            if start < end:
-                kept.append({**event, "ts": start, "dur": end - start})
-        elif first <= event["ts"] < last:
-            kept.append(event)
-        elif (correlation := _args(event).get("correlation")) is not None:
-            gone.add(correlation)
-    kept += [event for event in events if not _is_timed(event)]
+    host = [event for event in events if _is_timed(event) and event.get("cat") not in GPU_CATEGORIES]
+    gone = {
+        _args(event).get("correlation")
+        for event in host
+        if event.get("cat") != "python_function" and not first <= event["ts"] < last
+    } - {None}
     gpu = [event for event in events if _is_timed(event) and event.get("cat") in GPU_CATEGORIES]
-    return kept + [
-        event for event in gpu if event["ts"] >= first and _args(event).get("correlation") not in gone
+    return [
+        *(part for event in host for part in _inside(event, first, last)),
+        *(event for event in events if not _is_timed(event)),
+        *(event for event in gpu if event["ts"] >= first and _args(event).get("correlation") not in gone),
     ]
+
+
+def _inside(event: Event, first: float, last: float) -> list[Event]:
+    """What of a host event is between two times: of a frame, which calls others, the part."""
+    if event.get("cat") != "python_function":
+        return [event] if first <= event["ts"] < last else []
+    start, end = max(event["ts"], first), min(_end(event), last)
+    return [{**event, "ts": start, "dur": end - start}] if start < end else []
 
 
 def without_first_step(events: list[Event]) -> Changed:
@@ -165,19 +169,21 @@ def twice(events: list[Event]) -> Changed:
     for event in timed:
         copy = {**event, "ts": event["ts"] + later_us, "args": dict(_args(event))}
         _add_to_ids(copy, correlation, external)
-        name, args = str(event.get("name", "")), copy["args"]
+        name = str(event.get("name", ""))
         if name.startswith(STEP):
             copy["name"] = f"{STEP}{int(name.removeprefix(STEP)) + steps}"
-        for key in ("Python id", "Python parent id"):
-            if isinstance(args.get(key), int):
-                args[key] += frames
-        if isinstance(args.get("Addr"), int):
-            args["Addr"] += 2**44
-            for key in ("Total Allocated", "Total Reserved"):
-                if isinstance(args.get(key), int):
-                    args[key] += grown[_allocator(event), key]
+        more = {"Python id": frames, "Python parent id": frames, "Addr": 2**44}
+        if isinstance(copy["args"].get("Addr"), int):
+            more |= {key: grown.get((_allocator(event), key), 0) for key in TOTALS}
+        _add_to_args(copy["args"], more)
         again.append(copy)
     return events + again
+
+
+def _add_to_args(args: dict[str, Any], more: dict[str, int]) -> None:
+    for key in more:
+        if isinstance(args.get(key), int):
+            args[key] += more[key]
 
 
 def _span(events: list[Event], keys: tuple[str, ...]) -> int:
@@ -195,7 +201,7 @@ def _grown(timed: list[Event]) -> dict[Any, int]:
     first: dict[Any, int] = {}
     grown: dict[Any, int] = {}
     changes = [event for event in sorted(timed, key=lambda event: event["ts"]) if "Addr" in _args(event)]
-    for key in ("Total Allocated", "Total Reserved"):
+    for key in TOTALS:
         for event in changes:
             place, args = (_allocator(event), key), _args(event)
             total = args.get(key)

@@ -17,6 +17,7 @@ import re
 import sys
 import time
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -105,13 +106,29 @@ def main(folder: Path, rank: int, world: int, fault: str, of_rank: int | None, a
     gc.freeze()
     if world > 1:
         dist.init_process_group("gloo", f"file://{folder / 'store'}", rank=rank, world_size=world)
-    now = Time(rank)
-    inner = Model(now)
-    model: nn.Module = nn.parallel.DistributedDataParallel(inner) if world > 1 else inner
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     handler = tb_gpudiag.DiagnosisHandler(folder / "log")
+    end = steps
+    for number in _train(handler, Time(rank), fault, at, in_job=world > 1):
+        if of_rank is not None and number == end - RECORDED_IN:
+            end += 0 if _is_recorded(folder, of_rank, world) else LOOK_EVERY
+        if number == end:
+            break
+    print("steps", number)
+    handler.close(HANGS_S)
+    if world > 1:
+        dist.barrier()
+        dist.destroy_process_group()
+
+
+def _train(
+    handler: tb_gpudiag.DiagnosisHandler, now: Time, fault: str, at: int, *, in_job: bool
+) -> Iterator[int]:
+    """Train, and yield the number of each step once it is done."""
+    inner = Model(now)
+    model: nn.Module = nn.parallel.DistributedDataParallel(inner) if in_job else inner
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     batches = Batches(MOST_STEPS, at if fault == "loader" else MOST_STEPS, now)
-    end, kept = steps, list[object]()
+    kept = list[object]()
     with handler.step_clock(model, optimizer) as clock:
         gc.callbacks.append(lambda what, _: now.passes(FAULT_S) if kept and what == "start" else None)
         for batch in clock(DataLoader(batches, batch_size=None)):
@@ -121,15 +138,7 @@ def main(folder: Path, rank: int, world: int, fault: str, of_rank: int | None, a
                 kept = kept or [[] for _ in range(GARBAGE)]
                 gc.collect()
             _step(model, optimizer, batch)
-            if of_rank is not None and clock.number == end - RECORDED_IN:
-                end += 0 if _is_recorded(folder, of_rank, world) else LOOK_EVERY
-            if clock.number == end:
-                break
-    print("steps", clock.number)
-    handler.close(HANGS_S)
-    if world > 1:
-        dist.barrier()
-        dist.destroy_process_group()
+            yield clock.number
 
 
 def _is_recorded(folder: Path, rank: int, world: int) -> bool:

@@ -110,7 +110,7 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
 def test_a_training_is_the_same(
     cases: dict[str, Any], ours: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tests.training.training_cases import same, train
+    from tests.training.training_cases import same
 
     monkeypatch.setattr(clock_sender.ClockSender, "start", lambda _: None)
     monkeypatch.setattr(DiagnosisQueue, "put", lambda *_: [])
@@ -118,15 +118,21 @@ def test_a_training_is_the_same(
     for number, (name, (case, expected)) in enumerate(cases.items()):
         if ours in (recording_clock, profiled) and (case.is_slow or case.wrap is not same):
             continue  # recordings do not look at outputs
-        with warnings.catch_warnings(record=True) as warned:
-            warnings.simplefilter("always")
-            try:
-                found = train(case, lambda *made, folder=tmp_path / str(number): ours(folder, *made))
-            except Exception as error:
-                changed[name] = repr(error)
-                continue
-        found |= {"warnings": [str(one.message) for one in warned if "hook" in str(one.message)]}
-        parts = [part for part in expected if repr(found[part]) != repr(expected[part])]
-        if parts or found["warnings"]:
-            changed[name] = [(part, found[part], expected.get(part)) for part in [*parts, "warnings"]]
+        found = _trained(case, ours, tmp_path / str(number))
+        pairs = {(name, part): (got, expected.get(part)) for part, got in found.items()}
+        changed |= {place: pair for place, pair in pairs.items() if repr(pair[0]) != repr(pair[1])}
     assert not changed
+
+
+def _trained(case: Any, ours: Callable[..., Any], folder: Path) -> dict[str, Any]:
+    """Return what the training gives, or how it fails, and warnings about hooks."""
+    from tests.training.training_cases import train
+
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            found: dict[str, Any] = train(case, lambda *made: ours(folder, *made))
+        except Exception as error:
+            return {"error": error}
+    about_hooks = [str(one.message) for one in warned if "hook" in str(one.message)]
+    return found | ({"warnings": about_hooks} if about_hooks else {})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64
@@ -58,25 +60,24 @@ def merge(parent: Int64, depth: Int64, key: Int64) -> tuple[MergedTree, Int64]:
 def _in_depth_first_order(parent: Int64, first: Int64, sizes: list[int]) -> tuple[MergedTree, Int64]:
     """Sort nodes, given level by level with `sizes` nodes each. Return also the new place of each."""
     count = len(parent)
-    borders = np.cumsum([0, *sizes])
+    borders = np.cumsum([0, *sizes]).tolist()
+    levels = list(pairwise(borders))
     weight = np.ones(count, np.int64)  # the node and all below it
-    for level in range(len(sizes) - 1, 0, -1):
-        own = slice(borders[level], borders[level + 1])
-        np.add.at(weight, parent[own], weight[own])
-    place = np.zeros(count, np.int64)
-    depth = np.zeros(count, np.int64)
-    for level in range(len(sizes)):
-        low, high = int(borders[level]), int(borders[level + 1])
-        order = low + np.lexsort((first[low:high], parent[low:high]))
-        above = parent[order]
-        before = np.cumsum(weight[order]) - weight[order]
-        starts = np.r_[True, above[1:] != above[:-1]]
-        base = np.maximum.accumulate(np.where(starts, np.arange(len(order)), 0))
-        inside = before - before[base]
-        place[order] = inside if level == 0 else place[above] + 1 + inside
-        depth[order] = level
+    for low, high in levels[:0:-1]:
+        # numpy would copy all weights for each level, because these are a part of them.
+        np.add.at(weight, parent[low:high], weight[low:high].copy())
+    order = np.lexsort((first, parent))  # level by level, because a parent's number is that of its level
+    above = parent[order]
+    before = np.cumsum(weight[order]) - weight[order]
+    is_eldest = np.r_[True, above[1:] != above[:-1]][:count]
+    eldest = np.maximum.accumulate(np.where(is_eldest, np.arange(count), 0))
+    place = np.empty(count, np.int64)
+    place[order] = before - before[eldest] + (above != NONE)  # after the parent
+    for low, high in levels[1:]:
+        place[low:high] += place[parent[low:high]]
     back = np.empty(count, np.int64)
     back[place] = np.arange(count)
     moved = np.where(parent == NONE, NONE, place[parent]) if count else parent
+    depth = np.repeat(np.arange(len(sizes)), sizes)
     tree = MergedTree(moved[back], (place + weight)[back], depth[back], first[back])
     return tree, place

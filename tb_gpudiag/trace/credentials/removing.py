@@ -187,23 +187,29 @@ def _removed(texts: list[str]) -> dict[str, str]:
 
 
 def _replaced(value: Any, removed: Mapping[str, str]) -> Any:
-    if isinstance(value, str):
-        return removed.get(value, value)
-    if isinstance(value, Counter):
-        return value
-    if isinstance(value, dict):
-        return {_replaced(key, removed): _replaced(inner, removed) for key, inner in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_make"):
-        return type(value)._make(_replaced(inner, removed) for inner in value)  # a named tuple
-    if isinstance(value, list | tuple | set | frozenset):
-        return type(value)(_replaced(inner, removed) for inner in value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        inner = {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
-        new = {name: _replaced(one, removed) for name, one in inner.items()}
-        return dataclasses.replace(
-            value, **{name: one for name, one in new.items() if one is not inner[name]}
-        )
+    def new(inner: Any) -> Any:
+        return _replaced(inner, removed)
+
+    match value:
+        case str():
+            return removed.get(value, value)
+        case Counter() | type():
+            return value
+        case dict():
+            return {new(key): new(inner) for key, inner in value.items()}
+        case tuple() if hasattr(value, "_make"):  # a named tuple
+            return type(value)._make(map(new, value))
+        case list() | tuple() | set() | frozenset():
+            return type(value)(map(new, value))
+        case _ if dataclasses.is_dataclass(value):
+            return _with_replaced_fields(value, removed)
     return value
+
+
+def _with_replaced_fields(value: Any, removed: Mapping[str, str]) -> Any:
+    old = {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
+    new = {name: _replaced(one, removed) for name, one in old.items()}
+    return dataclasses.replace(value, **{name: one for name, one in new.items() if one is not old[name]})
 
 
 def _regions(text: bytes, begin: int, stop: int) -> list[tuple[int, int]]:
