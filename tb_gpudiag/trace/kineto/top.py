@@ -27,7 +27,12 @@ _MAX_KEYS: Final = 1000
 _MAX_EVENT_ARRAYS: Final = 4
 # Values are scanned in pieces that start at this size and grow: most are small, some are megabytes.
 _FIRST_LOOK_BYTES: Final = 4 << 10
+_MAX_LINE_BYTES: Final = 1 << 20
 _NOT_JSON: Final = "it is not JSON"
+_BARE_QUOTE: Final = (
+    "a value of the metadata has a quotation mark that torch did not escape (add_metadata): it was skipped; "
+    "other programs do not read such a file"
+)
 _NO_EVENTS: Final = "it is JSON without trace events"
 
 
@@ -96,7 +101,8 @@ class TopLevel:
             self.whole = self._walk()
         except _Ended:
             if not self.event_arrays:
-                raise self._not_a_trace("it ends before the first trace event") from None
+                what = _NOT_JSON if self.notes else "it ends before the first trace event"
+                raise self._not_a_trace(what) from None
             self.cut_off = True
 
     def _walk(self) -> bool:
@@ -123,16 +129,33 @@ class TopLevel:
         while (opening := self._next_byte()) != b"}":
             if keys == _MAX_KEYS:
                 return self._stop(_NO_EVENTS)
-            if opening != b'"':
+            if opening == b'"':
+                self._entry()
+            elif self.event_arrays or not keys or not self._skip_line():
                 return self._stop(_NOT_JSON)
-            self._entry()
             keys += 1
+        return True
+
+    def _skip_line(self) -> bool:
+        """Pass over the rest of a line. Return False if it is longer than any.
+
+        torch does not escape quotation marks in what a job adds to the metadata, and writes an entry a line.
+        """
+        if _BARE_QUOTE not in self.notes:
+            self.notes.append(_BARE_QUOTE)
+        while (end := self._text.find(b"\n", self._at)) < 0:
+            if len(self._text) - self._at > _MAX_LINE_BYTES:
+                return False
+            self._fill()
+        self._at = end + 1
         return True
 
     def _entry(self) -> None:
         key = self._key()
         if self._next_byte() == b":":
             self._at += 1
+        elif not self.event_arrays and self._skip_line():
+            return
         is_events = key == kineto.TRACE_EVENTS and self._next_byte() == b"["
         if is_events and self.event_arrays < _MAX_EVENT_ARRAYS:
             self._events()

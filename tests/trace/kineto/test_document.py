@@ -90,6 +90,25 @@ def test_metadata_that_is_not_json_is_noted() -> None:
     assert trace.notes == ["the value of distributedInfo could not be read"]
 
 
+@with_each("value", ['say "x"', '"', 'x:0"', '"a", "b": "c', '"]}, {"', 'the "end" of, "it" {all}'])
+@with_each("limits", [Limits(), SMALL_CHUNKS])
+def test_a_quote_that_torch_did_not_escape_costs_its_value(value: str, limits: Limits) -> None:
+    """As torch writes a text of add_metadata: on a line of its own, before its own entries."""
+    text = f"""{{
+    "schemaVersion": 1,
+      "note": "{value}",
+      "host_name": "vm",
+    "displayTimeUnit": "ms",
+    "baseTimeNanoseconds": 1790857026000000000,
+    "traceEvents": {EVENTS}
+    }}"""
+    trace = read_bytes(text.encode(), limits=limits)
+    assert names(trace) == ["first", "second"]
+    assert trace.metadata.base_time_ns == 1790857026000000000
+    (note,) = trace.notes
+    assert "add_metadata" in note
+
+
 def test_the_last_of_equal_top_level_keys_wins() -> None:
     trace = read_bytes(
         b'{"record_shapes": 1, "traceEvents": [' + json.dumps(span()).encode() + b'], "record_shapes": 0}'
