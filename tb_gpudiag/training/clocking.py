@@ -15,7 +15,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 import numpy as np
@@ -30,6 +30,8 @@ from tb_gpudiag.trace.step_clocks.clock_state import (
     ORDER,
     ClockRecording,
     RankSteps,
+    is_order,
+    rank_now,
     read_fields,
 )
 from tb_gpudiag.training.event_records import append_scalars
@@ -59,7 +61,10 @@ def answer(request: dict[str, Any], _reply: Reply) -> ChildMessage:
 
 
 class RankClock:
-    """The steps of one rank. folder: of the run. every_s: between looks."""
+    """The steps of one rank. folder: of the run. every_s: between looks.
+
+    Steps are numbered on from an earlier job in the folder: of two series from 0, TensorBoard shows one.
+    """
 
     def __init__(self, folder: str, rank: int, every_s: float) -> None:
         self._folder = os.path.join(folder, "gpudiag", "clock")
@@ -72,6 +77,8 @@ class RankClock:
         self._now: RankSteps | None = None
         self._drifted: dict[str, Any] = {}  # fields of RankSteps
         self._order = read_fields(self._path(ORDER))  # of an earlier job, if there is one
+        earlier = rank_now(self._path(f"rank-{rank}"))
+        self._first = earlier.step + 1 if earlier is not None else 0
         self._failed = False
         self._made: deque[ClockRecording] = deque(maxlen=MOST_RECORDINGS)
         self._coreless_ms = _coreless_ms()
@@ -79,7 +86,7 @@ class RankClock:
     def keep(self, made: Iterable[ClockRecording]) -> None:
         """Take recordings that the clock has made since the last call."""
         before = len(self._made)
-        self._made.extend(made)
+        self._made.extend(replace(one, step=one.step + self._first) for one in made)
         if len(self._made) > before:
             with contextlib.suppress(OSError):
                 path = self._path(f"rank-{self._rank}", MADE)
@@ -94,6 +101,7 @@ class RankClock:
         coreless_ms, self._coreless_ms = self._coreless_ms, _coreless_ms()
         each_ms = (self._coreless_ms - coreless_ms) / len(rows)
         rows = np.column_stack([rows, np.full(len(rows), each_ms)])
+        rows[:, STEP] += self._first
         try:
             self._write(rows, now_s)
         except OSError as error:
@@ -108,7 +116,8 @@ class RankClock:
             if self._rank == 0:
                 fields["said"].append(order["why"])
             if self._rank in order["ranks"]:
-                fields.update(at=order["at"], why=order["why"], ranks=len(order["ranks"]))
+                # The rank that gave it counts from a first step of its own.
+                fields.update(at=order["at"] - order["first"], why=order["why"], ranks=len(order["ranks"]))
         return fields
 
     def _write(self, rows: Float64, now_s: float) -> None:
@@ -139,7 +148,8 @@ class RankClock:
         assert self._now is not None
         if world == 1:
             found = self._watch.look([self._now], now_s)
-            order = {**asdict(found), "at": 0, "time_s": now_s} if found else None
+            when = {"at": self._first, "first": self._first, "time_s": now_s}
+            order = {**asdict(found), **when} if found else None
             self._tell(order)
             return order
         self._tell(None)
@@ -150,9 +160,10 @@ class RankClock:
                 if found is not None:
                     ahead = int(LOOKS_AHEAD * self._every_s * 1e3 / max(self._now.step_ms, 1e-3)) + 1
                     at = self._now.step + ahead
-                    _write(self._path(ORDER), {**asdict(found), "at": at, "time_s": now_s})
+                    when = {"at": at, "first": self._first, "time_s": now_s}
+                    _write(self._path(ORDER), {**asdict(found), **when})
         order = read_fields(self._path(ORDER))
-        if order is None or order == self._order:
+        if order is None or order == self._order or not is_order(order):
             return None
         self._order = order
         return order
@@ -172,9 +183,11 @@ class RankClock:
         here_s = os.stat(self._path("rank-0", NOW)).st_mtime
         for rank in range(1, world):
             path = self._path(f"rank-{rank}", NOW)
-            with contextlib.suppress(OSError, TypeError):
+            with contextlib.suppress(OSError):
                 if here_s - os.stat(path).st_mtime < HEARD_LOOKS * self._every_s:
-                    yield RankSteps(**(read_fields(path) or {}))
+                    found = rank_now(os.path.dirname(path))
+                    if found is not None:
+                        yield found
 
     def _path(self, *names: str) -> str:
         return os.path.join(self._folder, *names)

@@ -34,6 +34,9 @@ DAY_BLOCKS: Final = 8_640
 # five times that: by chance, once in a million looks.
 LEAST_NOISE: Final = 3.25
 
+# Of false places where a drift began. A third of it is for trends, which name no place.
+PLACE_SIGNIFICANCE: Final = 0.015
+
 HELD_LOOKS: Final = 12
 """What does not begin at once is a drift if it holds for so many blocks."""
 
@@ -173,7 +176,7 @@ class StepDrifts:
 def _sudden(blocks: Float64, least: float) -> StepDrift | None:
     """Return the drift that began with one of these blocks; None if it began little by little."""
     times = _with_core(blocks)
-    for place in change_points(times, least):
+    for place in (change.point for change in change_points(times, least, 0.015) if not change.gradual):
         before, after = np.median(blocks[:place], axis=0), np.median(blocks[place:], axis=0)
         if np.median(times[place:]) > np.median(times[:place]) and len(blocks) - place >= RECENT:
             return StepDrift(int(blocks[place][STEP]), False, before[TOTAL:], after[TOTAL:])

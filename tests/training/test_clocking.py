@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tb_gpudiag.trace.step_clocks.clock_state import ClockRecording, read_state
 from tb_gpudiag.training.clocking import ClockLines, RankClock
 from tb_gpudiag.vocabulary.clock_phases import (
     TAGS,
@@ -54,6 +56,33 @@ def test_a_line_has_the_phases_of_those_of_its_steps_that_were_timed(tmp_path: P
     events = read_by_tensorboard(tmp_path / "gpudiag" / "clock" / "rank-0")
     assert [one.step for one in events.Scalars("gpudiag/clock/step_ms")] == list(range(12))
     assert [one.step for one in events.Scalars("gpudiag/clock/input_ms")] == [0, 3, 6, 9]
+
+
+def test_a_job_that_starts_again_goes_on_counting(tmp_path: Path) -> None:
+    """TensorBoard's default server shows only the last of two series that begin at 0."""
+    for first in (0, 400):
+        clock = RankClock(str(tmp_path), 0, 10.0)
+        clock.keep([ClockRecording("a.pt.trace.json", "slower", 3, 1_000.0)])
+        clock.add(steps(400)[:, : COLUMNS - 1], 1, 1_000.0)
+        state = read_state(str(tmp_path / "gpudiag" / "clock"), "", "run")
+        assert state.ranks[0].step == first + 399
+        assert state.recordings[0][-1].step == first + 3
+    scalars = read_by_tensorboard(tmp_path / "gpudiag" / "clock" / "rank-0").Scalars("gpudiag/clock/step_ms")
+    assert len(scalars) == 800
+    assert [one.step for one in scalars] == list(range(800))
+
+
+def test_ranks_that_ended_at_different_steps_record_the_same_ones(tmp_path: Path) -> None:
+    """Each counts on from its own last step, and an order names a step of the rank that gave it."""
+    for rank, count in ((0, 400), (1, 500)):
+        RankClock(str(tmp_path), rank, 10.0).add(steps(count)[:, : COLUMNS - 1], 2, 1_000.0)
+    clock = RankClock(str(tmp_path), 1, 10.0)
+    order = tmp_path / "gpudiag" / "clock" / "order"
+    for odd in ({}, {"at": 450}, {"at": "450", "first": 400, "ranks": [1], "why": "late"}):
+        order.write_text(json.dumps(odd))
+        assert clock.add(steps(300)[:, : COLUMNS - 1], 2, 1_000.0)["at"] == 0
+    order.write_text(json.dumps({"at": 450, "first": 400, "ranks": [1], "why": "late", "time_s": 1.0}))
+    assert clock.add(steps(10)[:, : COLUMNS - 1], 2, 1_000.0)["at"] == 50
 
 
 def test_tensorboard_shows_a_line_per_step(tmp_path: Path) -> None:

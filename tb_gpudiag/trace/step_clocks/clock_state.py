@@ -19,7 +19,8 @@ NOW: Final = "now"
 MADE: Final = "recorded"
 """File of a rank: the recordings that its clock has made, each a ClockRecording."""
 ORDER: Final = "order"
-"""File of a run: its last RecordingOrder, with the step from which it holds and when it was given."""
+"""File of a run: its last RecordingOrder, the step from which it holds (`at`), the first step of the rank
+that gave it (`first`), and when it was given."""
 
 FOLDER: Final = os.path.join("gpudiag", "clock")
 
@@ -115,7 +116,7 @@ def read_state(clock: str, folder: str, run: str) -> ClockState:
             run,
             why if isinstance(why := order.get("why"), str) else "",
             _time_s(order.get("time_s")),
-            [found for name in names.values() if (found := _now(os.path.join(clock, name), folder))],
+            [found for name in names.values() if (found := rank_now(os.path.join(clock, name), folder))],
             {rank: _recordings(os.path.join(clock, name), folder) for rank, name in names.items()},
         )
     )
@@ -140,7 +141,8 @@ def read_fields(path: str, folder: str = "") -> dict[str, Any] | None:
     return None
 
 
-def _now(place: str, folder: str) -> RankSteps | None:
+def rank_now(place: str, folder: str = "") -> RankSteps | None:
+    """Return what the rank of this folder says; None if it says nothing, or others have written there."""
     fields = read_fields(os.path.join(place, NOW), folder)
     with contextlib.suppress(TypeError, ValueError):
         found = RankSteps(**(fields or {}))
@@ -170,6 +172,16 @@ def _is_count(value: object) -> TypeGuard[int]:
 def _is_time(value: object) -> TypeGuard[float]:
     """Return whether it is a time that may be: neither NaN nor Infinity, which JSON of Python may have."""
     return isinstance(value, int | float) and type(value) is not bool and -_LARGEST < value < _LARGEST
+
+
+def is_order(fields: dict[str, Any]) -> bool:
+    """Return whether these are the fields of an order, as a clock writes them."""
+    ranks = fields.get("ranks")
+    return (
+        isinstance(fields.get("why"), str)
+        and isinstance(ranks, list)
+        and all(_is_count(number) for number in (fields.get("at"), fields.get("first"), *ranks))
+    )
 
 
 def _is_plain(found: RankSteps) -> bool:
