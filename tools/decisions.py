@@ -1,7 +1,8 @@
-"""Count the decisions of the rules and of what they stand on: `python -m tools.decisions`.
+"""Count the decisions and fractions of the rules and of what they stand on: `python -m tools.decisions`.
 
-A wrong answer is mended where its mechanism is wrong: a branch that mends one recording fails the next.
-So `make lint` runs this, which refuses more decisions than there were. Lower `MOST` when there are fewer.
+A wrong answer is mended where its mechanism is wrong: a branch or a threshold that mends one recording fails
+the next. So `make lint` runs this, which refuses more than there were. Lower `MOST` and `MOST_FRACTIONS` when
+there are fewer.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ from pathlib import Path
 import tb_gpudiag
 
 MOST = 3_949
+MOST_FRACTIONS = 86
 FOLDERS = ("rules", "facts", "jobs/rules")
 LISTED = 10
 
 
 def main() -> None:
-    """Exit with a message if there are more decisions than `MOST`."""
-    found = decisions(Path(tb_gpudiag.__file__).parent / folder for folder in FOLDERS)
+    """Exit with a message if there are more decisions or fractions than allowed."""
+    sources = {path: path.read_text(encoding="utf-8") for path in _files()}
+    found = {path: count(source) for path, source in sources.items()}
     total = sum(found.values())
     if total > MOST:
         most = sorted(found.items(), key=lambda item: -item[1])[:LISTED]
@@ -29,19 +32,40 @@ def main() -> None:
             "tools/decisions.py allows: mend the mechanism, or take others away. Most are in\n"
             + "\n".join(f"{count:5} {path}" for path, count in most)
         )
+    own = [f"{path}: {name}" for path, source in sources.items() for name in fractions(source)]
+    if len(own) > MOST_FRACTIONS:
+        sys.exit(
+            f"{len(own)} named fractions, and tools/decisions.py allows {MOST_FRACTIONS}: take a level of "
+            "tb_gpudiag/vocabulary/levels.py, or do without.\n" + "\n".join(own)
+        )
     print(f"{total:,} decisions of at most {MOST:,}" + (": lower MOST" if total < MOST else ""))
+    print(f"{len(own)} named fractions of at most {MOST_FRACTIONS}")
 
 
-def decisions(folders: Iterable[Path]) -> dict[Path, int]:
-    """Return the number of decisions of each Python file below the folders."""
-    files = (path for folder in folders for path in sorted(folder.rglob("*.py")))
-    return {path: count(path.read_text(encoding="utf-8")) for path in files}
+def _files() -> Iterable[Path]:
+    root = Path(tb_gpudiag.__file__).parent
+    return (path for folder in FOLDERS for path in sorted((root / folder).rglob("*.py")))
 
 
 def count(source: str) -> int:
     """Count the decisions of a module: each `if`, `elif`, conditional expression, `while` and `assert`, each
     `and` and `or`, and each filter of a comprehension."""
     return sum(_decides(node) for node in ast.walk(ast.parse(source)))
+
+
+def fractions(source: str) -> list[str]:
+    """Return the names of a module's constants that are numbers of their own between 0 and 1."""
+    assigned = [node for node in ast.parse(source).body if isinstance(node, (ast.Assign, ast.AnnAssign))]
+    return [ast.unparse(node).split(" = ")[0] for node in assigned if node.value and _is_fraction(node.value)]
+
+
+def _is_fraction(value: ast.expr) -> bool:
+    match value:
+        case ast.Constant(value=float(number)):
+            return 0 < number < 1
+        case ast.Tuple():
+            return any(map(_is_fraction, value.elts))
+    return False
 
 
 def _decides(node: ast.AST) -> int:

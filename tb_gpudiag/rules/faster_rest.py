@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from tb_gpudiag.vocabulary import levels
+
 # On a CPU, what remains gets faster, too: caches stay warm, and threads do not sleep. After the fix of four
 # in five real jobs, it took at least this share of its time. But the rest gains no more than the fix removes:
 # 5% of logging does not make the other 95% twice as fast.
-REST_TAKES = 0.5
+REST_TAKES = levels.HALF
 
 REST_IS_FASTER = "the rest may get faster, too: caches stay warm, and threads do not sleep"
 

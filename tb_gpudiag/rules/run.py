@@ -25,18 +25,19 @@ from tb_gpudiag.rules.shared.slowed_recording import (
     without_promise,
 )
 from tb_gpudiag.rules.shared.verdict_shares import COMPUTE_SHARE
+from tb_gpudiag.vocabulary import levels
 
 # Step times vary by 1 to 2% from run to run: a fix that is likely to save less cannot be seen to work.
-LEAST_SEEN = 0.01
+LEAST_SEEN = levels.SLIGHT
 
 # Rules about kernels begin to speak where they take this much of the time. A GPU that waits for the host for
 # longer than its kernels take hardly gains by faster ones: what saves less than this at most is a hint.
-LEAST_OF_KERNELS = 0.05
+LEAST_OF_KERNELS = levels.NOTICEABLE
 
 # A finding with such a share of the time of its own is better advice than the operators that take most of it.
-COSTLY = 0.10
+COSTLY = levels.SIZEABLE
 
-UNSURE = 0.5
+UNSURE = levels.HALF
 """The share of its saving that a finding counts for if it is not sure (Finding.sure)."""
 
 ABOUT_TIME = frozenset({"idle", "launches", "transfers", "kernels", "ranks"})
@@ -132,7 +133,7 @@ def _host_is_no_limit(facts: Facts) -> bool:
 def _blocked_by_launches(facts: Facts) -> bool:
     """Whether every launch waits for its kernel (CUDA_LAUNCH_BLOCKING), and the GPU computes for longer than
     the host needs for its own work: without the variable the host is ahead, and that work costs nothing."""
-    return facts.host_time.launches_block and _computing_share(facts) >= 0.5
+    return facts.host_time.launches_block and _computing_share(facts) >= levels.HALF
 
 
 def _computing_share(facts: Facts) -> float:

@@ -13,10 +13,11 @@ from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.answer import Evidence, Finding, Removable, Saving
 from tb_gpudiag.rules.faster_rest import REST_IS_FASTER, with_faster_rest
 from tb_gpudiag.rules.shared.slowed_recording import LEAST_SLOWED, trusted_replay, why_not_replayed
+from tb_gpudiag.vocabulary import levels
 
 # Even where the replay of the recording has no error, a replay with a fix may have one: simulated fixes save
 # up to 3% less than their replay says. The upper end removes all of the cost and needs no margin.
-LEAST_MARGIN = 0.05
+LEAST_MARGIN = levels.NOTICEABLE
 
 # A fix that saves less than this share of the window on top of those before it does not belong in the plan:
 # the others already save it.

@@ -45,15 +45,16 @@ from tb_gpudiag.rules.shared.verdict_sentences import (
 )
 from tb_gpudiag.rules.shared.verdict_shares import CLEAR_LEAD, LEAST_SHARE, computing_limits
 from tb_gpudiag.rules.shared.window_parts import WindowParts, split_window
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.recorded import FileKind
 from tb_gpudiag.wording.format import count, in_quotes, share, size_bytes, time_ns
 from tb_gpudiag.wording.vocabulary import CAUSES, FILE_KINDS, LIMITERS
 
 # If computing takes this much, it limits the job more than something that the trace does not show.
-MOSTLY_COMPUTING = 0.5
+MOSTLY_COMPUTING = levels.HALF
 
 # A smaller part of a limiter is in the account, and not worth words.
-LEAST_PART = 0.01
+LEAST_PART = levels.SLIGHT
 
 _MAY_BE_THE_RECORDER = frozenset({"launch", "python", "mixed", "unknown"})
 

@@ -9,7 +9,7 @@ import pytest
 import tb_gpudiag
 from tests.with_each import with_each
 from tools import decisions
-from tools.decisions import count
+from tools.decisions import count, fractions
 
 
 @with_each(
@@ -40,4 +40,18 @@ def test_one_more_is_refused_with_the_files_that_have_most(
     decisions.main()
     rule.write_text("if a and b: pass")
     with pytest.raises(SystemExit, match=r"2 decisions .* 1 more than .*\n +2 .*rule\.py"):
+        decisions.main()
+
+
+def test_a_named_fraction_counts_and_a_level_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "A = 0.3\nB: Final = 0.5\nC, D = 2, 0.1\nE = levels.HALF\nF = 1.5\nG = table(0.1)"
+    assert fractions(source) == ["A", "B: Final", "C, D"]
+    monkeypatch.setattr(decisions, "FOLDERS", ["rules"])
+    monkeypatch.setattr(decisions, "MOST_FRACTIONS", 2)
+    monkeypatch.setattr(tb_gpudiag, "__file__", str(tmp_path / "__init__.py"))
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules" / "rule.py").write_text(source)
+    with pytest.raises(SystemExit, match="3 named fractions"):
         decisions.main()

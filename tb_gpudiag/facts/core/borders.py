@@ -7,10 +7,11 @@ import numpy as np
 from tb_gpudiag.arrays import Int64
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.recording import Steps
+from tb_gpudiag.vocabulary import levels
 
 # Where more of the later work has no launch in the trace, work without one is not from before the recording:
 # the recorder does not trace all launches.
-MOST_UNLINKED = 0.1
+MOST_UNLINKED = levels.SIZEABLE
 
 
 def step_borders(steps: Steps, work: Work) -> Int64:

@@ -11,6 +11,7 @@ from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.trace.events import Events, MemoryEvents
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.api_calls import ALLOCATOR_CALL, DEVICE_FREE, INITIALIZING_CALL, MODULE_LOAD_CALL
 from tb_gpudiag.vocabulary.operators import WAITS_OR_COPIES
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
@@ -25,19 +26,19 @@ FIRST_ALLOCATOR_CALL_NS = 10_000_000
 
 # A cold pass that still loads GPU code keeps using new kernels. In a job that repeats its work, up to 3% of
 # the later launches are first uses (simulated), even if each repetition brings a new kernel.
-COLD_FIRST_USES = 0.05
+COLD_FIRST_USES = levels.NOTICEABLE
 
 # Work goes on if it is in this share of the later half of the steps, and in more than one of them; without
 # step marks, if the second half of the launches has at least half of its fair share of it.
-RECURRING_SHARE = 0.25
+RECURRING_SHARE = levels.LARGE
 
 # An operator that spends this much of its time in first-run calls is first-run work as a whole: between the
 # calls it reads the library from disk.
-MOSTLY = 0.5
+MOSTLY = levels.HALF
 
 # In a recording without several steps, so is an operator from this share on, if each of its calls is:
 # cudnn_convolution reads its libraries and searches for 100 ms, of which 20 are calls.
-MOSTLY_OF_ONLY = 0.1
+MOSTLY_OF_ONLY = levels.SIZEABLE
 
 # So is the first call of an operator with a first-run call in it, if it takes this many times as long as the
 # later ones usually do: addmm creates the handle of its library in 117 ms, and then takes 50 us.

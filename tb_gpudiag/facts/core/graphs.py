@@ -18,7 +18,7 @@ from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events
-from tb_gpudiag.vocabulary import api_calls
+from tb_gpudiag.vocabulary import api_calls, levels
 from tb_gpudiag.vocabulary.kernel_names import WHOLE_GRAPH
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES
 
@@ -35,7 +35,7 @@ MOST_LISTS = 16
 
 # Kernels of a graph take about as long in each launch. If the next work of the stream leaves room for less
 # than this share of those that a launch lacks, they did not run: it is a launch of a smaller graph.
-LEAST_ROOM = 0.5
+LEAST_ROOM = levels.HALF
 
 Names = tuple[int, ...]
 """Names of a launch's kernels, in order of start."""

@@ -17,12 +17,13 @@ from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.core.request_waits import RequestWaits
 from tb_gpudiag.facts.core.threads import NOTHING
 from tb_gpudiag.frozen import dataclass
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.api_calls import BLOCKING_CALL, COMMAND_BUFFER_FULL, LAZY_LOADING
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
 
 # With CUDA_LAUNCH_BLOCKING=1, all 1,998 launches of a recorded job return after their kernel has ended; in
 # 118 other recordings, at most 2% do.
-_LAUNCHES_BLOCK = 0.9
+_LAUNCHES_BLOCK = levels.MOST
 
 # A launching thread that waits hands over to another launching thread. Jobs have one or two launching threads
 # per device; looking at more threads only costs time.

@@ -23,11 +23,12 @@ from tb_gpudiag.facts.core.launches import TURNAROUND_NS, UNRECORDED_NS, Work
 from tb_gpudiag.facts.core.ledger import Gaps, GpuTime, Ledger
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.trace.events import Events
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.api_calls import COPY_CALL, GRAPH_LAUNCH_BY_NODE
 
 # A few microseconds of recorded work, such as a kernel on another stream, do not show that the GPU had
 # finished its earlier work.
-LITTLE_BUSY = 0.01
+LITTLE_BUSY = levels.SLIGHT
 
 # A wait as the recording begins that is not this many times as long as any later one is a wait like others:
 # queued work stalls for a millisecond or two on some systems, whatever came before.

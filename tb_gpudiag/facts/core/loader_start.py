@@ -14,7 +14,7 @@ from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.threads import HostTree
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events
-from tb_gpudiag.vocabulary import operators, torch_frames
+from tb_gpudiag.vocabulary import levels, operators, torch_frames
 from tb_gpudiag.vocabulary.recorded import Category
 
 # Starting an iterator without workers takes microseconds, and its first batch as long as any other. Starting
@@ -23,7 +23,7 @@ TIMES_USUAL = 3
 LEAST_NS = 1_000_000
 
 # A job that makes a new iterator for every second batch or more often starts it in its steps.
-HABIT = 0.5
+HABIT = levels.HALF
 
 
 @dataclass(frozen=True, eq=False)

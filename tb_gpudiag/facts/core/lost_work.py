@@ -19,18 +19,18 @@ from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events
-from tb_gpudiag.vocabulary import api_calls
+from tb_gpudiag.vocabulary import api_calls, levels
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, GPU_WORK_CATEGORIES
 
 # Where as much work in the middle of the recording has no launch as launches have no work, the numbers that
 # link the two are broken, and nothing is lost.
-_LINKS_BROKEN = 0.5
+_LINKS_BROKEN = levels.HALF
 
 # A wait for another stream than the lost kernels' returns while those still run: so do some waits for it.
-_USUALLY = 0.9
+_USUALLY = levels.MOST
 
 # A step of which less is lost is judged as it is: its shares change by no more than this.
-LOST_SHARE = 0.10
+LOST_SHARE = levels.SIZEABLE
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.matching import match, occurs
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events, Trace
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.api_calls import BLOCKING_CALL, SUBMITTED_ONLY
 from tb_gpudiag.vocabulary.marks import STEP
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, UNREAD_ACCELERATORS, Category
@@ -16,7 +17,7 @@ from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, UNREAD_ACCELERATORS,
 # A mark at an edge of the recording that has less than half of any other step's time, operators and calls is
 # not a whole step. The last prof.step() opens a mark that the end of the recording closes: 18 us without a
 # launch, after steps of 60 ms with 1,000 launches. Whole steps of a job differ by less.
-WHOLE = 0.5
+WHOLE = levels.HALF
 
 
 @dataclass(frozen=True, eq=False)

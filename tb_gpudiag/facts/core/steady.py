@@ -14,6 +14,7 @@ from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.ledger import Ledger
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.frozen import dataclass
+from tb_gpudiag.vocabulary import levels
 
 # A first step that takes twice the median of the others is far outside the spread of steady steps, and first
 # steps that compile or set up take 10 to 100 times as long.
@@ -24,15 +25,15 @@ FEWEST_STEPS = 3
 
 # A step or a recording with a smaller share of first-run or unrecorded work is judged as it is: its shares
 # change by no more than this.
-SPOILED_SHARE = 0.10
+SPOILED_SHARE = levels.SIZEABLE
 
 # Whole steps speak for a job, however long the recording is. Where no steps are known, a part of a recording
 # that is shorter than the rest of it may be anything: the recording is judged as a whole.
-MOST = 0.5
+MOST = levels.HALF
 
 # A stretch without first-run work in which the GPU does less than this share of its work is a part of setting
 # up: in a public recording of one inference, cuDNN reads its libraries for half of the time.
-LEAST_WORK = 0.1
+LEAST_WORK = levels.SIZEABLE
 
 # A host that later runs ahead of the GPU needs some time before the recording's first launch. It is no part
 # of what repeats, if it is no longer than this many repetitions: a longer one may be the loading of a batch.

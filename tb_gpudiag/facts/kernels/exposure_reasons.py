@@ -16,7 +16,7 @@ from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.kernels.collectives import CollectiveCalls
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.vocabulary import marks, operators
+from tb_gpudiag.vocabulary import levels, marks, operators
 from tb_gpudiag.vocabulary.collective_kinds import (
     FSDP,
     FSDP_REDUCES,
@@ -29,11 +29,11 @@ from tb_gpudiag.vocabulary.collective_kinds import (
 from tb_gpudiag.vocabulary.recorded import Category
 
 # The larger part of the exposed time decides.
-_MOST: Final = 0.5
+_MOST: Final = levels.HALF
 
 # On a CPU, a rank's own thread calls, and waits. What it computes for less than this share of a collective is
 # what a call and the wait for it cost.
-_AT_ONCE: Final = 0.1
+_AT_ONCE: Final = levels.SIZEABLE
 
 
 class ExposureReason(IntEnum):

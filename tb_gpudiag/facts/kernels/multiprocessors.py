@@ -11,6 +11,7 @@ from tb_gpudiag.facts.core.device_properties import DeviceProperties
 from tb_gpudiag.facts.core.intervals import Intervals, distinct, subtract, union
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.frozen import dataclass
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.kernel_families import Family
 
 # Most resident blocks per multiprocessor, by compute capability: CUDA C++ Programming Guide, "Technical
@@ -37,7 +38,7 @@ _SYSTEM_SHARED_BYTES = 1024  # per block, since compute capability 8.0
 
 # A stream with less computing than this share of the largest one's fits under the rest of it, so it hides
 # nothing.
-LARGE_STREAM = 0.5
+LARGE_STREAM = levels.HALF
 
 
 @dataclass(frozen=True)

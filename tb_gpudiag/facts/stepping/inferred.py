@@ -18,17 +18,18 @@ from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.facts.stepping.repetition import FEWEST, Repetition, find_repetition
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.api_calls import BLOCKING_CALL
 from tb_gpudiag.vocabulary.marks import MODULE
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
 
 # Between two steps, a job may launch something else, such as the kernels of a log line. With more launches
 # than this share of a step's, it does something else, such as an evaluation.
-MOST_BETWEEN = 0.5
+MOST_BETWEEN = levels.HALF
 
 # A step is what a job repeats. Repetitions with less than this share of the GPU's work are parts of something
 # larger, such as the batches of one image.
-MOST_WORK = 0.5
+MOST_WORK = levels.HALF
 
 
 class StepEvidence(Enum):

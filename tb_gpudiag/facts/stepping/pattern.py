@@ -8,6 +8,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import Bool, Float64, Int64
 from tb_gpudiag.frozen import dataclass
+from tb_gpudiag.vocabulary import levels
 
 # Steady steps of public traces are within 6% of their median, uneven ones 20 to 35% above it.
 SLOW_RATIO = 1.2
@@ -27,7 +28,7 @@ LEAST_RANK_CORRELATION = 0.85
 FEWEST_FOR_A_TREND = 8
 
 # Share of steps that may be slow or fast out of turn: jobs also have stray slow steps.
-MOST_OUT_OF_PLACE = 0.1
+MOST_OUT_OF_PLACE = levels.SIZEABLE
 
 
 class Shape(Enum):

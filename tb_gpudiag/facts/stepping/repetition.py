@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from tb_gpudiag.arrays import Bool, Float64, Int32, Int64
 from tb_gpudiag.frozen import dataclass
+from tb_gpudiag.vocabulary import levels
 
 Numbers = Int32
 
@@ -16,7 +17,7 @@ FEWEST = 3
 _IN_A_ROW = 2
 """Repetitions that must follow each other exactly alike somewhere, to determine the period."""
 
-MOST_SHARE = 0.5
+MOST_SHARE = levels.HALF
 """Share of the sequence that the repetitions must cover. Below that, the sequence is mostly something
 else."""
 

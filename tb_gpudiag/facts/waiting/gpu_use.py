@@ -14,7 +14,7 @@ from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.operator_inputs import input_list
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events, Trace
-from tb_gpudiag.vocabulary import operators, torch_frames
+from tb_gpudiag.vocabulary import levels, operators, torch_frames
 from tb_gpudiag.vocabulary.recorded import Category, DeviceType
 
 # A value in the CPU's own memory is read in about a microsecond.
@@ -25,7 +25,7 @@ _COPIES_NS = 10_000
 
 # The operating system may interrupt a thread in a read, too, but no more often than elsewhere. Reads take a
 # thousandth of the time of a job on the CPU.
-_LEAST_WAITING = 0.05
+_LEAST_WAITING = levels.NOTICEABLE
 _FEWEST_READS = 2
 
 # `to(copy=True)` on the CPU looks like a copy to another device.
@@ -34,10 +34,10 @@ _FEWEST_COPIES = 2
 # Autograd runs the nodes of a GPU on a thread of their own, and those of the CPU on the thread that asks for
 # gradients. A few may be matched with the wrong operators: their numbers are each thread's own.
 _FEWEST_NODES = 10
-_MOST_NODES = 0.9
+_MOST_NODES = levels.MOST
 
 # Of a job on the CPU with a loader, operators of the main thread take a fifth and more.
-_COMPUTES = 0.2
+_COMPUTES = levels.LARGE
 
 
 @dataclass(frozen=True, eq=False)

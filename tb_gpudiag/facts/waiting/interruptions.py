@@ -9,7 +9,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import groups
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.vocabulary import operators
+from tb_gpudiag.vocabulary import levels, operators
 from tb_gpudiag.vocabulary.marks import merged_name
 from tb_gpudiag.vocabulary.recorded import Category
 
@@ -22,7 +22,7 @@ _USUAL_NS = 50_000
 _FEWEST_CALLS = 20
 
 # Stalls come now and then. What takes long more often has another reason, such as larger inputs.
-_MOST_STALLED = 0.05
+_MOST_STALLED = levels.NOTICEABLE
 
 # Public recordings of jobs with enough cores have up to three stalls in a second.
 FEWEST = 5

@@ -11,19 +11,20 @@ from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.ledger import GpuTime
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.frozen import dataclass
+from tb_gpudiag.vocabulary import levels
 
 # Of fewer steps, none shows how the job goes on after the host's lead is used up.
 _FEWEST_STEPS = 3
 
-# A quarter of a step is no lead by chance: without the recorder, the host launches faster than the GPU works.
+# A fifth of a step is no lead by chance: without the recorder, the host launches faster than the GPU works.
 # Two public recordings that fall behind begin 30% and 61% of a step ahead, healthy ones stay 100% ahead.
-_LEAST_LEAD = 0.25
+_LEAST_LEAD = levels.LARGE
 
 # Later steps keep less than this part of the lead.
-_MOST_KEPT = 0.5
+_MOST_KEPT = levels.HALF
 
 # The same two recordings starve the GPU for 24% and 49% of their later steps, and not at all in the first.
-_LEAST_STARVED = 0.10
+_LEAST_STARVED = levels.SIZEABLE
 
 # The first launches of a step show how far ahead the host is: this many, or a quarter of them.
 _LAUNCHES = 20

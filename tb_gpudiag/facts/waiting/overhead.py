@@ -14,6 +14,7 @@ from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.operators import COMPUTES_NOTHING
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
 
@@ -33,7 +34,7 @@ SMALL_NS: Final = 20_000
 
 # The operating system interrupts some operators for some milliseconds. Where nearly all calls of an operator
 # are small, the few others are such calls, unless they take more than twice the time of all small ones.
-_USUALLY: Final = 0.98
+_USUALLY: Final = levels.NEARLY_ALL
 _INTERRUPTED_NS: Final = 5_000_000
 _MOST_INTERRUPTED: Final = 2
 

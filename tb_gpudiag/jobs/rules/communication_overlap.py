@@ -15,6 +15,7 @@ from tb_gpudiag.jobs.rules.job_words import not_matched, ranks_absent
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.rules.shared.exposure_advice import ExposedUnit, fix_of, most_exposed
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.collective_kinds import DDP, FULLY_SHARDED
 from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.vocabulary import EXPOSURE_REASONS
@@ -22,14 +23,14 @@ from tb_gpudiag.wording.vocabulary import EXPOSURE_REASONS
 CODE = fix_code(__name__)
 
 # Below this, a fix is hardly noticed.
-LEAST_SHARE = 0.02
+LEAST_SHARE = levels.MEASURABLE
 
 # The last bucket of gradients and the first layer's weights cannot overlap with anything. In healthy jobs, up
 # to 35% of the transfers are exposed; without overlap, all of them are.
-EXPOSED_SHARE = 0.50
+EXPOSED_SHARE = levels.HALF
 
 # The backward pass is two thirds of the computing. Reductions can hide under it, but for the first layers'.
-HIDING_SHARE = 0.5
+HIDING_SHARE = levels.HALF
 
 # Kinds that parallelisms send while there is something else to compute. A tensor-parallel layer or an expert
 # needs its result at once, and a pipeline's stage its input.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.answer import RuleAnswer, Severity
 from tb_gpudiag.rules.rule import AnyRule
+from tb_gpudiag.vocabulary import levels
 
 if TYPE_CHECKING:
     from tb_gpudiag.jobs.ranks.job_facts import JobFacts
@@ -33,15 +34,15 @@ class JobRule(AnyRule):
 
 
 JOB_RULES: tuple[JobRule, ...] = (
-    JobRule("GD602", "slow_rank", "Slow rank", error_share=0.20, topic="slow rank"),
-    JobRule("GD603", "uneven_work", "Uneven work", error_share=0.20, topic="uneven work"),
-    JobRule("GD604", "slow_link", "Slow network or link", error_share=0.20),
+    JobRule("GD602", "slow_rank", "Slow rank", error_share=levels.LARGE, topic="slow rank"),
+    JobRule("GD603", "uneven_work", "Uneven work", error_share=levels.LARGE, topic="uneven work"),
+    JobRule("GD604", "slow_link", "Slow network or link", error_share=levels.LARGE),
     JobRule("GD605", "mismatched_collectives", "Mismatched collectives"),
     JobRule("GD606", "late_recording", "Late start of a recording", severity=Severity.INFO),
-    JobRule("GD607", "communication_overlap", "Communication that could overlap", error_share=0.20),
-    JobRule("GD608", "small_collectives", "Many small collectives", error_share=0.20),
+    JobRule("GD607", "communication_overlap", "Communication that could overlap", error_share=levels.LARGE),
+    JobRule("GD608", "small_collectives", "Many small collectives", error_share=levels.LARGE),
     JobRule("GD609", "long_transfers", "Transfers that nothing hides", severity=Severity.INFO),
-    JobRule("GD610", "pipeline_bubble", "Bubbles of a pipeline", error_share=0.50),
+    JobRule("GD610", "pipeline_bubble", "Bubbles of a pipeline", error_share=levels.HALF),
 )
 
 ABOUT_LATE_RANKS = ("slow rank", "uneven work")

@@ -9,6 +9,7 @@ from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.rules.job_words import capitalized, culprits_text, not_matched, ranks_evidence
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer
 from tb_gpudiag.rules.rule import fix_code
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import share, time_ns
 from tb_gpudiag.wording.quantity import duration
 
@@ -16,14 +17,14 @@ CODE = fix_code(__name__)
 
 # Recordings of ranks that step their profilers together start within 0.5 ms of one another. A start that is
 # late by a small part of a step hardly changes a figure.
-LEAST_SHARE = 0.05
+LEAST_SHARE = levels.NOTICEABLE
 LEAST_NS = 800_000
 
 # The late start explains the wait if all but this much of it is the difference between the starts.
-UNEXPLAINED = 0.5
+UNEXPLAINED = levels.HALF
 
 # Offsets of clocks have to be surer than what is judged with them.
-CLOCK = 0.25
+CLOCK = levels.LARGE
 
 
 def late_collective(facts: JobFacts) -> int:

@@ -15,7 +15,7 @@ from tb_gpudiag.jobs.rules.job_words import at_most, capitalized, collective_tex
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.rules.shared.exposure_advice import KEEP_WHOLE, REDUCE_ONCE
-from tb_gpudiag.vocabulary import marks
+from tb_gpudiag.vocabulary import levels, marks
 from tb_gpudiag.vocabulary.collective_kinds import FSDP, GRADIENTS, OPTIMIZER
 from tb_gpudiag.wording.format import share, size_bytes
 from tb_gpudiag.wording.quantity import duration, mean, number, size
@@ -27,10 +27,10 @@ LEAST_SHARE = 0.40
 
 # Ranks that reduce their gradients have equal weights: whatever sends these again can go. So can gradients of
 # a micro-batch if those of the last one are reduced anyway.
-LEAST_SHARE_AGAIN = 0.05
+LEAST_SHARE_AGAIN = levels.NOTICEABLE
 
 # DDP's broadcasts of buffers are named instead of all transfers if they are this much of them.
-MOST_TRANSFER = 0.5
+MOST_TRANSFER = levels.HALF
 
 # A loss or a count that is reduced beside gradients does not make them others.
 BESIDE_BYTES = 64

@@ -18,6 +18,7 @@ from tb_gpudiag.jobs.rules.job_words import (
 )
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import fix_code
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import count, in_quotes, size_bytes
 from tb_gpudiag.wording.quantity import number
 from tb_gpudiag.wording.rank_numbers import ranks_text
@@ -29,7 +30,7 @@ CODE = fix_code(__name__)
 APART_NS = 1_000_000
 
 # Some operations, such as a send into a buffer, may end early. Where most do, the matching is wrong.
-APART_SHARE = 0.5
+APART_SHARE = levels.HALF
 
 SHOWN = 5
 

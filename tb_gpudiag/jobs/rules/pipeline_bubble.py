@@ -10,6 +10,7 @@ from tb_gpudiag.jobs.ranks.pipeline import Pipeline
 from tb_gpudiag.jobs.rules.job_words import not_matched
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving, Severity
 from tb_gpudiag.rules.rule import fix_code
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.collective_kinds import PIPELINE
 from tb_gpudiag.wording.format import count, share
 from tb_gpudiag.wording.quantity import duration, number, share_of
@@ -20,7 +21,7 @@ CODE = fix_code(__name__)
 LEAST_SHARE = 0.25
 
 # With this little of a bubble left, more micro-batches gain hardly anything.
-GOAL_SHARE = 0.10
+GOAL_SHARE = levels.SIZEABLE
 
 STAGES_SHOWN: Final = 3
 

@@ -16,25 +16,26 @@ from tb_gpudiag.jobs.topics import ids_of
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.rules.answer import Fix, Place
 from tb_gpudiag.rules.rule import family_of
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.frames import LineKind
 from tb_gpudiag.wording.format import one_line
 
 # What fewer ranks have is the job's only if they hold up the others, and no rule tells of them.
-MOST_RANKS = 0.5
+MOST_RANKS = levels.HALF
 
 # Ranks hold up the others if more than half of the waiting is for them, and it takes this share of the time.
 # On healthy real jobs ranks wait for 25% and more, too, but no rank's own report has a finding then.
-HELD_UP = 0.2
+HELD_UP = levels.LARGE
 
 # A finding of a late rank's own report explains its lateness if it costs this much of it.
-EXPLAINED = 0.5
+EXPLAINED = levels.HALF
 
 # What a rank spends on others shows in each rank's report; rules on jobs tell who is waited for. Steps vary
 # on all ranks if one of them is late now and then. And what is wrong with a recording slows no job.
 _OF_THE_JOB: Final = {"ranks", "recording"}
 
 # A hint that most ranks have is worth a line of the job's report if its fix would be noticed.
-LEAST_SHARE_OF_HINT = 0.10
+LEAST_SHARE_OF_HINT = levels.SIZEABLE
 
 _MOST_PLACES: Final = 5
 
@@ -219,7 +220,8 @@ def late_places(facts: JobFacts, members: Int64, part: str) -> list[Place]:
     others = max(1, len(facts.set.members) - len(members))
     theirs = np.bincount(operations.place.code[rest], operations.place_ns[rest], places) / others
     more = (ours - theirs).astype(np.int64)
-    best = [i for i in np.argsort(-more)[:_MOST_PLACES].tolist() if more[i] > 0.1 * more.max() > 0]
+    least = levels.SIZEABLE * more.max()
+    best = [i for i in np.argsort(-more)[:_MOST_PLACES].tolist() if more[i] > least > 0]
     texts = operations.place.texts
     return [place_of(texts[i], int(more[i])) for i in best if texts[i]]
 

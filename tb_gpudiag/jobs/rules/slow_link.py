@@ -18,16 +18,17 @@ from tb_gpudiag.jobs.rules.job_words import (
 )
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Saving
 from tb_gpudiag.rules.rule import fix_code
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import count, figures, share
 from tb_gpudiag.wording.quantity import bandwidth, duration, ratio, size
 
 CODE = fix_code(__name__)
 
 # Below this, a faster link is hardly noticed.
-LEAST_SHARE = 0.02
+LEAST_SHARE = levels.MEASURABLE
 
 # Large collectives over NVLink reach half of its peak and more. At a tenth, they do not use it.
-PEAK_SHARE = 0.10
+PEAK_SHARE = levels.SIZEABLE
 LEAST_BYTES = 8 << 20
 
 # NVLink, GB/s in one direction, by compute capability: V100, A100, H100 and H200, B200.

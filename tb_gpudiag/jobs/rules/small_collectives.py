@@ -12,6 +12,7 @@ from tb_gpudiag.jobs.ranks.operations import COMPUTING
 from tb_gpudiag.jobs.rules.job_words import at_most, capitalized, collective_text, not_matched, ranks_absent
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer
 from tb_gpudiag.rules.rule import fix_code
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.collective_kinds import FSDP
 from tb_gpudiag.wording.format import count, share, size_bytes
 from tb_gpudiag.wording.quantity import duration, number, size
@@ -19,19 +20,19 @@ from tb_gpudiag.wording.quantity import duration, number, size
 CODE = fix_code(__name__)
 
 # Below this, a fix is hardly noticed.
-LEAST_SHARE = 0.02
+LEAST_SHARE = levels.MEASURABLE
 
 # A few messages in a row are what libraries send by themselves: sizes before data, a norm, a flag.
 LEAST_IN_A_ROW = 8
 
 # Collectives follow one another directly if computing takes less of the time from one to the next than this.
-BETWEEN_SHARE = 0.10
+BETWEEN_SHARE = levels.SIZEABLE
 
 # FSDP gathers a unit twice in a step and reduces it once. Norms and heads are a few small units of a model.
 LEAST_OF_UNITS = 3 * LEAST_IN_A_ROW
 
 # Units are small if most messages of FSDP are.
-MOST_OF_UNITS = 0.5
+MOST_OF_UNITS = levels.HALF
 
 # Their kinds: the messages of one tensor, and the same kinds are sent for many tensors together.
 _JOINABLE = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")

@@ -18,10 +18,11 @@ from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.own_time import OwnTime
 from tb_gpudiag.jobs.replay.job_replay import JobSlowdown
 from tb_gpudiag.jobs.topics import ids_of
+from tb_gpudiag.vocabulary import levels
 
 # Below this, a fix is hardly noticed. Over several steps, ranks of healthy jobs, simulated and real, differ
 # by up to 1%.
-LEAST_SHARE = 0.02
+LEAST_SHARE = levels.MEASURABLE
 
 # More than chance: own times vary from step to step, and their mean by this many standard errors. In some
 # sixty recordings of healthy jobs of two to eight ranks on a CPU, the slowest rank is up to 4.3 above its
@@ -54,25 +55,25 @@ PERSISTENT = 0.6
 MOST_OF_LOST = 0.6
 
 # The others wait for the slowest rank, and for those that are nearly as slow: this much of its excess.
-COMPARABLE = 0.5
+COMPARABLE = levels.HALF
 
 # The other ranks show what is usual, so they must be the majority of a role.
-MOST_RANKS = 0.5
+MOST_RANKS = levels.HALF
 
 # More work, or cores that others use, are the reason if they explain at least this much of what is longer.
 # Batches of all ranks differ a little in size, which explains little.
-EXPLAINED = 0.5
+EXPLAINED = levels.HALF
 
 # The median operator says less than all of them: a rank beside another process was 1.8 times as slow, and its
 # lateness half explained. One that also makes histograms was 2.1 times as slow, which explained 8%.
-HARDLY_EXPLAINED = 0.2
+HARDLY_EXPLAINED = levels.LARGE
 
 # Sizes of inputs say how much work there is if they are known for most of the kernels' time.
-SHAPED = 0.5
+SHAPED = levels.HALF
 
 # Without shapes, kernels with other grids than the peers' show more work if they are this much of the
 # computing.
-OTHER_WORK = 0.25
+OTHER_WORK = levels.LARGE
 
 # Chance makes kernels differ by 1% between equal GPUs, and GPUs of one type by 3%.
 SLOWER = 1.03
@@ -85,7 +86,7 @@ MORE_WORK = 1.05
 MUCH_MORE_WORK = 1.5
 
 # First and last stages of a pipeline hold the embedding and the loss, so some difference cannot be avoided.
-STAGE_SHARE = 0.08
+STAGE_SHARE = levels.SIZEABLE
 
 # The replay compares a rank with the mean of its peers, and own times with their lower median: of two ranks,
 # that gives half. If it gives even less, the peers' own hosts take the rest of the time.
@@ -95,7 +96,7 @@ LEAST_STEPS = 2
 
 # A step that loses less than this share of what the worst one loses is another matter: chance, on shared
 # cores. Counted, it would make a habit of a delay of 300 ms that happened once.
-LIKE_WORST = 0.1
+LIKE_WORST = levels.SIZEABLE
 
 # Beside other processes, a rank on a CPU loses its core for a while in up to three of six steps. A rank that
 # sleeps, loads, saves or collects garbage is late in five or six.

@@ -34,6 +34,7 @@ from tb_gpudiag.jobs.rules.uneven_ranks import (
 )
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving, Severity
 from tb_gpudiag.rules.rule import fix_code
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.collective_kinds import EXPERT, PIPELINE
 from tb_gpudiag.wording.format import count, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, ratio
@@ -43,7 +44,7 @@ CODE = fix_code(__name__)
 
 # One of the ranks is the slowest in any step. In healthy jobs it is up to 2% above its peers, and even work
 # would save up to 2%. Uneven batches make it 9% and more.
-LEAST_SPREAD = 0.05
+LEAST_SPREAD = levels.NOTICEABLE
 
 
 def check(facts: JobFacts) -> RuleAnswer:

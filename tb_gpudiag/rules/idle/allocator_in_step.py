@@ -12,6 +12,7 @@ from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, S
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.emptied_cache import emptying_evidence
 from tb_gpudiag.rules.shared.lost_time import host_time, lost_time, places, removing
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.api_calls import ALLOCATOR_CALL
 from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import number, per_step
@@ -20,7 +21,7 @@ CODE = fix_code(__name__)
 
 # PyTorch's caching allocator keeps freed memory, so a steady step never calls the driver. 1% allows for one
 # late growth of the cache in a recording.
-LEAST_SHARE = 0.01
+LEAST_SHARE = levels.SLIGHT
 
 # A single call is such a growth. In a short recording it takes more than that, and in one of a single call
 # nothing shows that the next one makes it, too.
@@ -33,7 +34,7 @@ MOST_CALLS = 4
 # that empty_cache() makes two turns. Without a cache, every temporary tensor makes one: 200 per step in a
 # ResNet-18's public trace, in which 37% of the calls are a turn.
 LEAST_TURNS = 20
-LEAST_TURN_SHARE = 0.1
+LEAST_TURN_SHARE = levels.SIZEABLE
 
 _URL = "https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management"
 
@@ -144,6 +145,6 @@ RULE = Rule(
     "Memory allocation during steps",
     check,
     needs_gpu=True,
-    error_share=0.20,
+    error_share=levels.LARGE,
     topic="memory",
 )

@@ -13,17 +13,18 @@ from tb_gpudiag.facts.waiting.sync_sites import calls_in
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, Removable, RuleAnswer
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.lost_time import Lost, lost_time
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.quantity import duration, number
 
 CODE = fix_code(__name__)
 
 # The mode checks every node. A backward pass of the user's own may look for NaN in some.
-LEAST_CHECKED = 0.5
+LEAST_CHECKED = levels.HALF
 
 # Turning the mode off removes all of it; recording makes its many small operators look longer.
-LEAST_REMOVED = 0.5
+LEAST_REMOVED = levels.HALF
 
-ERROR_SHARE = 0.20
+ERROR_SHARE = levels.LARGE
 
 _STACKS = "each forward operator keeps its stack, which takes time that this trace does not show apart"
 

@@ -21,13 +21,14 @@ from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, R
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.compile_causes import Why, recompiled_fix
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, lost_time, places, removing
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.quantity import duration, number
 
 CODE = fix_code(__name__)
 
 # Nothing is compiled in steady state. A single lazy kernel load takes about a millisecond, which is noise in
 # a window of many.
-LEAST_SHARE = 0.02
+LEAST_SHARE = levels.MEASURABLE
 
 # If the trace does not say whether a function had been compiled before, compilation in this many steps counts
 # as recompilation.
@@ -196,5 +197,10 @@ def _host_time(facts: Facts, idle: Intervals, *, loading: bool) -> Intervals:
 
 
 RULE = Rule(
-    "GD104", "compilation_in_step", "Compilation during steps", check, error_share=0.20, topic="compile"
+    "GD104",
+    "compilation_in_step",
+    "Compilation during steps",
+    check,
+    error_share=levels.LARGE,
+    topic="compile",
 )

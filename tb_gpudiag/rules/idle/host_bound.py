@@ -45,13 +45,14 @@ from tb_gpudiag.rules.shared.lost_time import (
     unseen,
 )
 from tb_gpudiag.rules.shared.slowed_recording import with_recording_overhead
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import in_quotes, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, per_step
 
 CODE = fix_code(__name__)
 
 # As in launch_bound.py: healthy public traces lose below 1% to the host, host-bound ones 10 to 60%.
-LEAST_SHARE = 0.05
+LEAST_SHARE = levels.NOTICEABLE
 
 # The GPU could do half as much again in the same time.
 ERROR_SHARE = 0.30
@@ -73,11 +74,11 @@ SHORTEST_CALL_NS = 20_000_000
 
 # Host tasks that need not run in every step are reported as soon as their fix is measurable: step times vary
 # by 1 to 2% from run to run.
-LEAST_TASK_SHARE = 0.02
+LEAST_TASK_SHARE = levels.MEASURABLE
 _RARELY_NEEDED = frozenset({HostTask.GARBAGE, HostTask.LOGGING, HostTask.SAVING, HostTask.SLEEPING})
 
 # If interrupted operators take this much of the time, the host lacks a core rather than faster code.
-MOSTLY_STALLED = 0.5
+MOSTLY_STALLED = levels.HALF
 
 # If operators follow each other this quickly, there are too many, and none is slow: on the host of a public
 # trace, a view takes 29 us while it is recorded.
@@ -96,11 +97,11 @@ _NAMED = ("Python between operators", "Slow CPU operators")
 """What most host time is, where the trace shows it."""
 
 # A smaller part is not named in the title: the account next to it shows the larger one as nearly as much.
-_LEAST_NAMED = 0.1
+_LEAST_NAMED = levels.SIZEABLE
 
 # Batching or compiling the host's work should remove at least half of it. Moving it out of the loop, or
 # overlapping it with GPU work, removes all of it.
-LEAST_OF_LONG_WORK = 0.5
+LEAST_OF_LONG_WORK = levels.HALF
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:

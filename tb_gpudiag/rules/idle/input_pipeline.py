@@ -25,6 +25,7 @@ from tb_gpudiag.rules.shared.host_task_fixes import (
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, host_time, lost_time, places
 from tb_gpudiag.rules.shared.recording_advice import record_again
 from tb_gpudiag.rules.shared.slowed_recording import least_unrecorded_share, with_recording_overhead
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.torch_frames import MULTI_PROCESS_ITERATOR, SINGLE_PROCESS_ITERATOR
 from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import duration, number
@@ -33,18 +34,18 @@ CODE = fix_code(__name__)
 
 # Fetching a batch should cost the GPU next to nothing, since it can overlap with computing. 5% of the step is
 # a rule of thumb for when to look into it. Public traces whose loaders keep up show at most 1.5%.
-LEAST_SHARE = 0.05
+LEAST_SHARE = levels.NOTICEABLE
 
 # On a CPU, workers and the computing share the cores: while one waits, the others use them. Only a long wait
 # is time that cheaper items save.
-LEAST_CPU_SHARE = 0.20
+LEAST_CPU_SHARE = levels.LARGE
 
 # Without workers, the CPU that computes also loads, and a worker would need its cores. Loaders that are fast
 # enough take up to 9.3% of the main thread's time beside other processes.
-LEAST_OWN_CPU_SHARE = 0.10
+LEAST_OWN_CPU_SHARE = levels.SIZEABLE
 
 # A fifth of the GPU's time is worth an afternoon's work on the loader.
-ERROR_SHARE = 0.20
+ERROR_SHARE = levels.LARGE
 
 # A first batch that takes this many times the median of the others starts an epoch and is not steady state.
 SLOW_FIRST = 3
@@ -53,23 +54,23 @@ SLOW_FIRST = 3
 FEWEST_FRESH = 2
 
 # Host tasks with at least this share of the waiting are listed.
-LEAST_TASK = 0.1
+LEAST_TASK = levels.SIZEABLE
 
 # Text can be tokenized once, before training. That is the fix if tokenizing takes this share of the waiting.
-MOSTLY = 0.5
+MOSTLY = levels.HALF
 
 # Workers take cores and memory bandwidth from the main thread, and a pinning thread takes the interpreter's
 # lock. In two public pairs of a job without workers and with four, its other work took 8% and 19% longer.
-SLOWER_HOST = 0.20
+SLOWER_HOST = levels.LARGE
 
 # The main thread still takes each batch from a queue: 0.1 to 1.9 ms for 38 MB in the same pairs. For a small
 # batch, a part of the time to load it.
 HAND_OVER_NS = 2_000_000
-HAND_OVER_PART = 0.25
+HAND_OVER_PART = levels.LARGE
 
 # Workers that do not keep up: twice as many of them halve the time per batch, if there are cores for them.
 # That removes at least half of the wait.
-MORE_WORKERS = 0.5
+MORE_WORKERS = levels.HALF
 
 _PARTS = {
     LoadPart.START: "Starting the loader",

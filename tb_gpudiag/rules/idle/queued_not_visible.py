@@ -12,6 +12,7 @@ from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.lost_time import lost_time, places
 from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import in_quotes, share
 from tb_gpudiag.wording.quantity import duration, number
 
@@ -19,10 +20,10 @@ CODE = fix_code(__name__)
 
 # A filled queue is healthy. A little idle time while work is queued is normal too: streams and copies depend
 # on each other.
-LEAST_SHARE = 0.05
+LEAST_SHARE = levels.NOTICEABLE
 
 # Where the host waits meanwhile, in one operator, for this share of the time, fewer such waits cost less.
-MOSTLY_WAITED = 0.5
+MOSTLY_WAITED = levels.HALF
 
 MOST_AWAITED = 3
 """Most kernels that are named as what the work waited for."""

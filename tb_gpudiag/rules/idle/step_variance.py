@@ -35,26 +35,27 @@ from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, host_task_f
 from tb_gpudiag.rules.shared.lost_time import MOSTLY_UNSEEN, Lost, lost_time, places, unseen
 from tb_gpudiag.rules.shared.odd_recordings import steps_not_comparable
 from tb_gpudiag.rules.shared.server_recording import not_alike
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.frames import parse_frame
 from tb_gpudiag.wording.format import count, in_quotes, ordinal, time_ns
 from tb_gpudiag.wording.quantity import Quantity, duration, number, ratio
 from tb_gpudiag.wording.vocabulary import CAUSES
 
 # Step times vary by 1 to 2% from run to run, so a smaller effect of the fix could not be measured.
-LEAST_SHARE = 0.02
+LEAST_SHARE = levels.MEASURABLE
 
 # From here on, uneven steps are among the larger losses of a job.
-WARNING_SHARE = 0.10
+WARNING_SHARE = levels.SIZEABLE
 
 # The first step is excluded, since it can contain earlier work. Of two others, neither is the usual one.
 FEWEST_STEPS = 4
 
 # On a CPU, other processes take the core from whatever a step does, and from its operators as well. If these
 # grew by this much of what grew most, that is why.
-SAME_GREW = 0.5
+SAME_GREW = levels.HALF
 
 # Things that only slow steps do are listed if they take at least this share of the extra time.
-ONLY_SHARE = 0.1
+ONLY_SHARE = levels.SIZEABLE
 
 # What to do if slow steps launch as much as the others, and do nothing that the others do not.
 _SAME_WORK = {

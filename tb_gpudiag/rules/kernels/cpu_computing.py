@@ -18,6 +18,7 @@ from tb_gpudiag.rules.shared.cpu_job import cpu_time
 from tb_gpudiag.rules.shared.lost_time import Lost, lost_time, places, removing
 from tb_gpudiag.rules.shared.odd_recordings import gpu_error
 from tb_gpudiag.rules.shared.recording_advice import record_again
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.operators import MULTIPLIES
 from tb_gpudiag.wording.format import one_line, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number
@@ -28,7 +29,7 @@ _COMPILE = "model = torch.compile(model)\n"
 
 # Where little multiplies, arithmetic is not the limit: a loss may take milliseconds as its threads wait for
 # cores. In five public recordings of networks on a CPU, convolutions alone take 66 to 89%.
-MULTIPLYING_SHARE = 0.5
+MULTIPLYING_SHARE = levels.HALF
 
 # Unless a step computes so long that waiting threads cannot be all of it: in two public trainings on a CPU,
 # steps of several seconds multiply 11 and 19% of the time, and normalize and divide in the rest.
@@ -36,12 +37,12 @@ LONG_STEP_NS = 500_000_000
 
 # One call that takes half of the time, five times as long as others of its operator, is no usual call: in a
 # public recording the first linear layer takes 14.4 s of 16.1, and the second 1.2 s.
-ONE_CALL_SHARE = 0.5
+ONE_CALL_SHARE = levels.HALF
 TIMES_OTHERS = 5
 
 # A step that uses few rows of a table needs no gradient of all of them. With 100,000 rows that took 20 to 49%
 # of a step, and the optimizer's pass over them 22 to 43%; sparse ones saved 88%.
-LEAST_TABLE_SHARE = 0.10
+LEAST_TABLE_SHARE = levels.SIZEABLE
 
 # The largest ones say what kind of work it is.
 MOST_OPERATORS = 3

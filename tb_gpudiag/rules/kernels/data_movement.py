@@ -15,6 +15,7 @@ from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.cpu_job import in_overhead
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.rules.shared.lost_time import lost_time, places
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import duration, number, share_of
 
@@ -23,10 +24,10 @@ CODE = fix_code(__name__)
 # Public training traces spend 0 to 3% of the window here, segmentation with heavy postprocessing 5%, and a
 # convolutional net whose GPU library needs another layout 8%. The common rule of thumb, aten::copy_ at 40% of
 # an operator table, counts host time including waits and says little about the GPU.
-LEAST_SHARE = 0.05
+LEAST_SHARE = levels.NOTICEABLE
 
 # A CPU moves a tensor about as fast as it does simple arithmetic on it: healthy jobs have copies, too.
-LEAST_CPU_SHARE = 0.20
+LEAST_CPU_SHARE = levels.LARGE
 
 _URL = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 

@@ -13,13 +13,14 @@ from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, R
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.rules.shared.lost_time import lost_time, places
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import number, per_step
 
 CODE = fix_code(__name__)
 
 # The steps of public trainings spend up to 5% here, most of them none.
-LEAST_SHARE = 0.10
+LEAST_SHARE = levels.SIZEABLE
 
 _TITLE = "Work without gradients, beside the training, takes"
 

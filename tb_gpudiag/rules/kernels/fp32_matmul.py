@@ -12,6 +12,7 @@ from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, R
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.kernel_time import HALF_THE_BYTES, LESS_TO_MOVE, KernelTime
 from tb_gpudiag.rules.shared.roofline_evidence import stated_peaks
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.gpu_names import AMPERE, WITHOUT_TENSOR_CORES
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic, Family
 from tb_gpudiag.wording.quantity import duration, number, share_of
@@ -20,7 +21,7 @@ CODE = fix_code(__name__)
 
 # Public traces of GPUs with TF32 spend at most 0.2% of the window here, traces of Volta 37 to 61%. Below 5% a
 # fix hardly changes the step time, and some FP32 is intended (a loss, the last layer).
-LEAST_SHARE = 0.05
+LEAST_SHARE = levels.NOTICEABLE
 
 # Tensor cores came with compute capability 7.0.
 TENSOR_CORES = (7, 0)
@@ -30,7 +31,7 @@ TENSOR_CORES = (7, 0)
 MOST_FASTER = 16
 
 # Large matmuls reach 80 to 95% of the stated FP32 peak, and at least half as much of the tensor cores' peak.
-LEAST_OF_PEAK = 0.5
+LEAST_OF_PEAK = levels.HALF
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:

@@ -9,18 +9,19 @@ from tb_gpudiag.facts.kernels.peaks import Peaks
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.kernel_time import HALF_THE_BYTES, KernelTime
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.quantity import number, throughput
 
 CODE = fix_code(__name__)
 
 # Public traces spend at most 0.6% of the window here: metrics and counters in FP64. More is a model or data
 # that became FP64 unnoticed, or is meant to be.
-LEAST_SHARE = 0.05
+LEAST_SHARE = levels.NOTICEABLE
 
 # Where other kernels take most of the time, a value became FP64 unnoticed. As FP32 these kernels surely save
 # this much: half of their bytes, less what converts the values.
-MOSTLY = 0.5
-LEAST_SAVED = 0.3
+MOSTLY = levels.HALF
+LEAST_SAVED = levels.LARGE
 
 # GPUs for scientific computing have at least half of the FP32 rate for FP64, all others a 32nd or a 64th.
 SLOW = 1 / 16

@@ -11,6 +11,7 @@ from tb_gpudiag.rules.answer import CannotTell, Clear, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.kernel_time import KernelTime, below_roofline
 from tb_gpudiag.rules.shared.roofline_evidence import achieved
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import in_quotes
 
 CODE = fix_code(__name__)
@@ -31,7 +32,7 @@ _WHY = {
 }
 
 # Below this, another layout is not worth the work.
-LEAST_SHARE = 0.05
+LEAST_SHARE = levels.NOTICEABLE
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:

@@ -11,6 +11,7 @@ from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.vocabulary.libraries import Server
 from tb_gpudiag.wording.quantity import number
@@ -21,7 +22,7 @@ _SERVERS = {Server.VLLM: CODE["vllm"]}
 
 # The most that fusing could save. Public traces of convolutional training reach 7 to 13%. A tenth of the
 # window is worth trying a compiler.
-LEAST_SHARE = 0.10
+LEAST_SHARE = levels.SIZEABLE
 
 # An empty kernel takes 2 to 3 µs. Kernels shorter than this are limited by launching (GD201).
 SHORTEST_NS = 5_000

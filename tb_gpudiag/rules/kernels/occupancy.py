@@ -11,6 +11,7 @@ from tb_gpudiag.facts.kernels.multiprocessors import Occupancy, alone, occupancy
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.wording.quantity import mean, number, share_of
 
@@ -18,13 +19,13 @@ CODE = fix_code(__name__)
 
 # Public traces of healthy convolutional training lose 4 to 6% to last waves, and spend less than 1% in
 # kernels with low occupancy.
-LEAST_SHARE = 0.10
+LEAST_SHARE = levels.SIZEABLE
 
 # A half-empty wave out of four costs an eighth. With more waves, blocks no longer run in lockstep anyway.
 MOST_WAVES = 4
 
 # Below half of its warps a multiprocessor may have too little other work while it waits for memory.
-LOW = 0.5
+LOW = levels.HALF
 
 # A grid that fills the GPU exactly once is a persistent kernel's: its blocks loop over the work, mostly on
 # tensor cores, and low occupancy is its design. One of a user's ran at 508 TFLOP/s on an H100.

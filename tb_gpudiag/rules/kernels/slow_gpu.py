@@ -8,6 +8,7 @@ from tb_gpudiag.rules.answer import CannotTell, Clear, Fix, RuleAnswer
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.kernel_time import BelowRoofline, KernelTime
 from tb_gpudiag.rules.shared.roofline_evidence import why_slow
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import in_quotes, share
 
 CODE = fix_code(__name__)
@@ -19,7 +20,7 @@ LEAST_WORK_NS = 20_000
 # So no operator's kernel explains that nearly all of them stay below this. A GPU at a tenth of its clocks, or
 # one that reads its data over PCIe, does.
 FAR_BELOW = 1 / 10
-NEARLY_ALL = 0.9
+NEARLY_ALL = levels.NEARLY_ALL
 
 # Fewer could have poor kernels, each for its own reason.
 FEWEST = 3
@@ -28,7 +29,7 @@ FEWEST = 3
 USUAL = 1 / 2
 
 # A small part of the time says little about the GPU.
-LEAST_SHARE = 0.10
+LEAST_SHARE = levels.SIZEABLE
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:

@@ -9,6 +9,7 @@ from tb_gpudiag.rules.answer import CannotTell, Clear, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.kernel_time import KernelTime, below_roofline
 from tb_gpudiag.rules.shared.roofline_evidence import achieved, why_slow
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.vocabulary.shaped_operators import attention_row
 from tb_gpudiag.wording.format import in_quotes
@@ -22,7 +23,7 @@ FAR_BELOW = 1 / 4
 USUAL = 1 / 2
 
 # Smaller savings are not worth another layout or padding.
-LEAST_SHARE = 0.05
+LEAST_SHARE = levels.NOTICEABLE
 
 _SIXTEEN_BITS = frozenset({"half", "bfloat16"})
 

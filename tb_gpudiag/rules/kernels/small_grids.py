@@ -14,6 +14,7 @@ from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, R
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.rules.shared.roofline_evidence import operator_evidence, why_slow
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.vocabulary.libraries import Server
 from tb_gpudiag.wording.quantity import mean, number
@@ -21,7 +22,7 @@ from tb_gpudiag.wording.quantity import mean, number
 CODE = fix_code(__name__)
 
 # Public training traces lose 1 to 1.5% of the window this way, one of a small model in a CUDA graph 8%.
-LEAST_SHARE = 0.05
+LEAST_SHARE = levels.NOTICEABLE
 
 # An empty kernel takes 2 to 3 µs. Kernels shorter than this are limited by launching (GD201).
 SHORTEST_NS = 5_000

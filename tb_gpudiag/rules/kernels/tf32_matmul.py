@@ -7,18 +7,19 @@ from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, Removable, Ru
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.kernel_time import HALF_THE_BYTES, LESS_TO_MOVE, KernelTime
 from tb_gpudiag.rules.shared.roofline_evidence import stated_peaks
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.quantity import number
 
 CODE = fix_code(__name__)
 
-# TF32 is a choice, not a mistake: a hint needs matmuls whose half is an eighth of the step.
-LEAST_SHARE = 0.25
+# TF32 is a choice, not a mistake: a hint needs matmuls whose half is a tenth of the step.
+LEAST_SHARE = levels.LARGE
 
 # A GPU that mostly waits gets no faster with its kernels.
-LEAST_BUSY = 0.5
+LEAST_BUSY = levels.HALF
 
 # 16-bit formats have twice the rate of TF32 on every GPU that has both.
-HALF_THE_TIME = 0.5
+HALF_THE_TIME = levels.HALF
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:

@@ -15,6 +15,7 @@ from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.rules.shared.roofline_evidence import MULTIPLE, unaligned_sizes
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic, Family
 from tb_gpudiag.wording.format import one_line
 from tb_gpudiag.wording.quantity import duration, number
@@ -22,7 +23,7 @@ from tb_gpudiag.wording.quantity import duration, number
 CODE = fix_code(__name__)
 
 # In public traces such kernels take 10 to 19% of the window if a dimension is odd, else less than 1%.
-LEAST_SHARE = 0.05
+LEAST_SHARE = levels.NOTICEABLE
 
 # In a public trace (attention over 5,185 tokens) they ran at a fifth of the rate of its aligned matmuls. Part
 # of the gap is memory traffic, which alignment does not change.

@@ -8,13 +8,14 @@ from tb_gpudiag.facts.kernels.attention import UnfusedAttention
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, Removable, RuleAnswer
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.quantity import Quantity, duration, number
 
 CODE = fix_code(__name__)
 
 # Public traces with unfused attention spend 22% of the window between the two matmuls, or less than 1%. No
 # trace is in between. Below 5% a fix hardly changes the step time.
-LEAST_SHARE = 0.05
+LEAST_SHARE = levels.NOTICEABLE
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:

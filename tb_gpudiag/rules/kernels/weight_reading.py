@@ -9,6 +9,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.kernel_time import HALF_THE_BYTES, KernelTime
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.engines import StepKind
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.vocabulary.libraries import Server
@@ -17,16 +18,16 @@ from tb_gpudiag.wording.quantity import number
 CODE = fix_code(__name__)
 _SERVERS = {Server.VLLM: CODE["vllm"], Server.SGLANG: CODE["sglang"]}
 
-# The format of the weights is a choice, not a mistake: a hint needs matmuls whose half is an eighth of the
+# The format of the weights is a choice, not a mistake: a hint needs matmuls whose half is a tenth of the
 # step.
-LEAST_SHARE = 0.25
+LEAST_SHARE = levels.LARGE
 
 # A GPU that mostly waits gets no faster with smaller weights.
-LEAST_BUSY = 0.5
+LEAST_BUSY = levels.HALF
 
 # A weight of 16 bits is 2 bytes, and each token takes a multiplication and an addition with it: so a matmul
 # does as many operations for each byte as it has tokens. Matmuls that multiply reach half of the peak.
-OF_PEAK = 0.5
+OF_PEAK = levels.HALF
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:

@@ -13,6 +13,7 @@ from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, Removable, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.lost_time import lost_time, places
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.libraries import Server
 from tb_gpudiag.wording.format import in_quotes, share
 from tb_gpudiag.wording.quantity import Quantity, duration, number
@@ -21,13 +22,13 @@ CODE = fix_code(__name__)
 
 # Graphs of large kernels lose below 2%: the GPU starts the next node within a microsecond or two. A decode
 # of a mixture of experts, whose nodes take 6 us on average, loses 11%.
-LEAST_SHARE = 0.05
+LEAST_SHARE = levels.NOTICEABLE
 
 # A fifth: without the gaps, the GPU would do a quarter more in the same time.
-WARNING_SHARE = 0.20
+WARNING_SHARE = levels.LARGE
 
 # A kind of gap with less than this share of the cost does not change what to do.
-LEAST_PART = 0.2
+LEAST_PART = levels.LARGE
 
 _BEFORE = ("Most before", "Then before", "And before")
 """Labels of the nodes that most idle time is before."""

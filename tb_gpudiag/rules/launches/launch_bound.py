@@ -22,6 +22,7 @@ from tb_gpudiag.rules.shared.launch_advice import (
 )
 from tb_gpudiag.rules.shared.lost_time import LONGEST_GAP_NS, host_time, lost_time, places, removing
 from tb_gpudiag.rules.shared.slowed_recording import with_recording_overhead
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import in_quotes, share
 from tb_gpudiag.wording.quantity import duration, number, per_step, share_of
 
@@ -29,7 +30,7 @@ CODE = fix_code(__name__)
 
 # Every job has some launches on an idle GPU. Public traces of healthy training lose below 1% in short launch
 # gaps, launch-bound ones 10 to 45%.
-LEAST_SHARE = 0.05
+LEAST_SHARE = levels.NOTICEABLE
 
 # In public traces launches reach an idle GPU in 1 to 5 us on most systems, in 16 us on a virtual MI300X and
 # in 31 us on a system with an RTX 5070.

@@ -34,6 +34,7 @@ from tb_gpudiag.rules.shared.launch_advice import (
 )
 from tb_gpudiag.rules.shared.lost_time import ISSUING, LONGEST_GAP_NS, Lost, host_time, lost_time, places
 from tb_gpudiag.rules.shared.slowed_recording import with_recording_overhead
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import count, in_quotes, share
 from tb_gpudiag.wording.quantity import duration, number
 
@@ -45,7 +46,7 @@ _BACKWARD = f"the backward pass of the loop shrinks with it, and {THE_HOST_GETS_
 _OPERATORS_SHOWN = 5
 
 # Each cluster has its own fix, and a fix must be measurable: step times vary by 1 to 2% from run to run.
-LEAST_SHARE = 0.02
+LEAST_SHARE = levels.MEASURABLE
 
 # The GPU could do half as much again in the same time.
 ERROR_SHARE = 0.30
@@ -65,9 +66,9 @@ LEAST_REMOVED = 0.9
 # On a GPU that was not recorded, only the host's side shows an optimizer's loop: ten parameters with several
 # operators each. Below a tenth of the main thread's time the GPU hardly waits for it.
 LEAST_OPERATORS = 50
-LEAST_OPTIMIZER_SHARE = 0.10
+LEAST_OPTIMIZER_SHARE = levels.SIZEABLE
 # On the CPU, its operators compute as well: one pass over the parameters instead of eight saves a part of it.
-LEAST_OPTIMIZER_SHARE_ON_CPU = 0.25
+LEAST_OPTIMIZER_SHARE_ON_CPU = levels.LARGE
 
 
 class _Kind(NamedTuple):

@@ -10,6 +10,7 @@ from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.waiting.training_mode import TrainingMode
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity, place_at
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import size_bytes
 from tb_gpudiag.wording.quantity import number, size
 
@@ -21,7 +22,7 @@ LEAST_NODES = 10
 # Without gradients, a forward pass keeps its result only. What it keeps matters if it is as much as was there
 # before (the model), or a tenth of the device.
 LEAST_BYTES = 256 * 2**20
-LEAST_OF_DEVICE = 0.1
+LEAST_OF_DEVICE = levels.SIZEABLE
 
 _OF_NORMS = "In training mode BatchNorm normalizes by each batch and changes its running statistics"
 _EFFECTS = {

@@ -34,6 +34,7 @@ from tb_gpudiag.rules.shared.exposure_advice import (
 )
 from tb_gpudiag.rules.shared.kernel_time import OTHER_FINDINGS, KernelTime
 from tb_gpudiag.rules.shared.lost_time import ISSUING, MOST_PLACES, longest
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.collective_kinds import FSDP, FUNCTIONAL, OPTIMIZER, Collective
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.vocabulary.libraries import Server
@@ -45,26 +46,26 @@ CODE = fix_code(__name__)
 
 # Public traces of jobs with few and small collectives show 2%, and those in which communication is the main
 # problem 15 to 64%. The verdict also requires a tenth of the step window before it names a limiter.
-LEAST_SHARE = 0.10
+LEAST_SHARE = levels.SIZEABLE
 
 # Hosts that keep their GPU idle this much of the time, and longer than collectives run exposed, are late at
 # different times. In a public recommender job, GPUs are idle 38 to 67% of the time, and a collective takes
 # 7.6 ms on the first rank and 0.01 ms on the last.
-LATE_HOST_SHARE = 0.20
+LATE_HOST_SHARE = levels.LARGE
 _HOST = (*ISSUING, *BETWEEN_CALLS, Cause.COMPILE, Cause.INPUT, Cause.ALLOCATOR)
 
 # All ranks send about as much. If the collectives of another GPU of the file take this part of the time of
 # these or less, these mostly wait: in public files of four joined ranks it is 0.2 to 8%.
-LATE_PART = 0.25
+LATE_PART = levels.LARGE
 
 # Equal messages take equally long. If this much of the exposed time is beyond the shortest ones, it is mostly
 # waiting for other ranks: in a public recommender job, equal all-to-alls take from 10 us to 4.5 ms.
-WAITING_SHARE = 0.50
+WAITING_SHARE = levels.HALF
 
 KINDS_SHOWN = 4
 
 # An annotation that covers less of the exposed time than this is not worth a sentence.
-LEAST_PART = 0.2
+LEAST_PART = levels.LARGE
 
 LATE_HOSTS = Fix(
     "Make the ranks' hosts faster first: this rank's host keeps its GPU idle even longer, and every "

@@ -14,11 +14,12 @@ from tb_gpudiag.rules.shared.odd_recordings import (
     lost_title,
 )
 from tb_gpudiag.rules.shared.recording_advice import record_again
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import time_ns
 from tb_gpudiag.wording.quantity import duration, share_of
 
 # If most launches lack their kernels, what was recorded is a part of the job that nobody chose.
-MOSTLY_LOST = 0.5
+MOSTLY_LOST = levels.HALF
 
 
 def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:

@@ -6,13 +6,14 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import MEMORY_FILES, TRACES, Claimed, Rule
 from tb_gpudiag.rules.shared.odd_recordings import is_thinned, thinned_sentence
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.good_recording import THINNED_TITLE
 from tb_gpudiag.wording.quantity import number, share_of
 
 # A stray malformed event says nothing about the rest. If one in a hundred is malformed, something is wrong
 # with the file.
-SPOILS_SHARE = 0.01
+SPOILS_SHARE = levels.SLIGHT
 
 
 def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:

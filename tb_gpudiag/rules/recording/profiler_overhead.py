@@ -23,6 +23,7 @@ from tb_gpudiag.rules.shared.slowed_recording import (
     slowed_sentences,
     unslowed,
 )
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import share, time_ns
 from tb_gpudiag.wording.good_recording import RECORDING_FOR_FIGURES
 from tb_gpudiag.wording.quantity import duration, number, share_of
@@ -31,13 +32,13 @@ CODE = fix_code(__name__)
 
 # The thresholds of most rules are 5% of the step window, so overhead of that size can make or hide a finding.
 # Most public traces with every option on are below 3%.
-LEAST_SHARE = 0.05
+LEAST_SHARE = levels.NOTICEABLE
 
 # A window that is mostly the profiler's own time says little about the job, so that comes first.
-MOSTLY = 0.5
+MOSTLY = levels.HALF
 
 # One stretch with half of it is the recorder's beginning or a buffer, which fewer options do not shorten.
-AT_ONCE = 0.5
+AT_ONCE = levels.HALF
 
 
 def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:

@@ -8,18 +8,19 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL, record_again
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.quantity import duration, number, share_of
 
 CODE = fix_code(__name__)
 
 # Work that was queued before the recording has no launch in it, and costs nothing to know. Only idle time
 # that ends with such work has no cause.
-NOTABLE_SHARE = 0.01
+NOTABLE_SHARE = levels.SLIGHT
 
 # From here on so much idle time has no launch to explain it that the other causes are only half the story.
-SPOILS_IDLE_SHARE = 0.25
+SPOILS_IDLE_SHARE = levels.LARGE
 # Idle time of less than this share of the step window is not worth a warning, whatever its cause.
-SPOILS_WINDOW_SHARE = 0.05
+SPOILS_WINDOW_SHARE = levels.NOTICEABLE
 
 
 def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:

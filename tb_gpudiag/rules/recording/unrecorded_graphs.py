@@ -9,13 +9,14 @@ from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, S
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.lost_time import longest
 from tb_gpudiag.rules.shared.recording_advice import NSYS_URL, record_again
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import count
 from tb_gpudiag.wording.quantity import number, share_of
 
 CODE = fix_code(__name__)
 
 # From here on the GPU may be so much busier than the trace shows that the other figures mislead.
-SPOILS_SHARE = 0.10
+SPOILS_SHARE = levels.SIZEABLE
 
 
 def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:

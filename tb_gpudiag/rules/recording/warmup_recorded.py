@@ -15,10 +15,11 @@ from tb_gpudiag.rules.shared.odd_recordings import capture_ns, capture_sentence,
 from tb_gpudiag.rules.shared.recording_advice import record_again
 from tb_gpudiag.rules.shared.server_recording import not_alike
 from tb_gpudiag.rules.shared.window_parts import split_window
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.quantity import duration, number, ratio, share_of
 
 # From here on the warm-up takes so much of the window that the figures describe it instead of training.
-SPOILS_SHARE = 0.25
+SPOILS_SHARE = levels.LARGE
 
 # With fewer steps there is no steady state to compare with.
 FEWEST_STEPS = 3

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from tb_gpudiag.rules.answer import Evidence, Fix
 from tb_gpudiag.rules.rule import fix_code
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.collective_kinds import FULLY_SHARDED
 from tb_gpudiag.wording.format import in_quotes, time_ns
 from tb_gpudiag.wording.quantity import duration, share_of
@@ -15,7 +16,7 @@ from tb_gpudiag.wording.vocabulary import EXPOSURE_REASONS, unit_text
 _CODE = fix_code("tb_gpudiag.rules.ranks.exposed_communication")
 
 # A reason for most of the exposed time decides what to do first.
-MOST: Final = 0.5
+MOST: Final = levels.HALF
 
 REASONS_SHOWN: Final = 3
 

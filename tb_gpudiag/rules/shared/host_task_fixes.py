@@ -9,6 +9,7 @@ from tb_gpudiag.facts.waiting.interruptions import Interruptions
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.answer import Fix
 from tb_gpudiag.rules.rule import fix_code
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import count, time_ns
 
 _CODE = fix_code("tb_gpudiag.rules.idle.host_bound")
@@ -31,7 +32,7 @@ class HostTaskFix(NamedTuple):
 # Running a task every hundredth time, or in parallel with training, removes nearly all of it. Batching or a
 # faster library removes at least half.
 _RARELY = 0.9
-_FASTER = 0.5
+_FASTER = levels.HALF
 
 HOST_TASK_FIXES = {
     HostTask.GARBAGE: HostTaskFix(

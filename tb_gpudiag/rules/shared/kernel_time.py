@@ -20,6 +20,7 @@ from tb_gpudiag.rules.answer import Evidence, Finding, Fix, Place, Range, Remova
 from tb_gpudiag.rules.rule import Claimed
 from tb_gpudiag.rules.shared.lost_time import longest, places
 from tb_gpudiag.rules.shared.roofline_evidence import operator_evidence, stated_peaks
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import duration
 
@@ -33,7 +34,7 @@ OTHER_FINDINGS = "the fix also shortens time that other findings count"
 
 
 # A kernel that waits for memory takes half as long with numbers of half the size.
-HALF_THE_BYTES = 0.5
+HALF_THE_BYTES = levels.HALF
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from tb_gpudiag.rules.answer import Evidence, Finding, Fix
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.rules.shared.compile_causes import graph_break_evidence, no_graph_reasons
 from tb_gpudiag.rules.shared.lost_time import Lost
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.libraries import Server
 from tb_gpudiag.wording.format import count, share
 from tb_gpudiag.wording.quantity import number, share_of
@@ -33,31 +34,31 @@ _CODE = fix_code("tb_gpudiag.rules.launches.launch_bound")
 
 # Advice is about compiled code if at least half of the finding's time, or of the step window, is in it. Below
 # that, the eager rest costs more.
-MOSTLY_COMPILED = 0.5
+MOSTLY_COMPILED = levels.HALF
 
 # With less compiled code than this in the step window, the job counts as eager.
-PARTLY_COMPILED = 0.02
+PARTLY_COMPILED = levels.MEASURABLE
 
 # A handful of nodes may come from a single operator on a parameter. From here on, autograd records a graph.
 LEAST_NODES = 10
 
 # What fewer launches remove at least, of host time in short launch gaps. A module of a public trace saved
 # 22% of the cost when a part of it became a CUDA graph (19% fewer launches), and 110% when all of it did.
-LEAST_REMOVED = 0.2
+LEAST_REMOVED = levels.LARGE
 
 # Fewer linear layers than this may be a head that works on a single item by design.
 FEWEST_LAYERS = 4
 
 # Suggest a larger batch only if at most this share of the memory is in use at the peak, and the GPU waits for
 # data for less than this share of the step window.
-ROOM_SHARE = 0.5
-INPUT_SHARE = 0.05
+ROOM_SHARE = levels.HALF
+INPUT_SHARE = levels.NOTICEABLE
 
 # A part of a finding with less than this share of its cost does not change what to do first.
-LEAST_PART = 0.1
+LEAST_PART = levels.SIZEABLE
 
 # From this share on, nothing else in the finding is worth a fix of its own.
-NEARLY_ALL = 0.8
+NEARLY_ALL = levels.MOST
 
 _DDP_URL = "https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html"
 

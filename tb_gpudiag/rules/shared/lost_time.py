@@ -16,6 +16,7 @@ from tb_gpudiag.facts.waiting.host_tasks import HostTask
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.answer import Place, Range, Removable, place_at
 from tb_gpudiag.rules.rule import NOTHING_CLAIMED, Claimed
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import share
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ LONGEST_GAP_NS = 1_000_000
 LONG_STRETCH_NS = 1_000_000
 
 # If more than half of what the host did is invisible, the trace does not show what it did.
-MOSTLY_UNSEEN = 0.5
+MOSTLY_UNSEEN = levels.HALF
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,24 +8,25 @@ from tb_gpudiag.facts.core.intervals import clip
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.gpu_use import GpuUse
 from tb_gpudiag.rules.answer import CannotTell
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import count, in_quotes, share, time_ns
 
 # Step times vary by 1 to 2% from run to run: less is not worth mentioning.
-LEAST_SHARE = 0.01
+LEAST_SHARE = levels.SLIGHT
 
 # Launches without kernels at the end of a recording are worth a hint: they were still waiting when it ended.
-LEAST_LAUNCHES = 0.05
+LEAST_LAUNCHES = levels.NOTICEABLE
 
 # From here on, the GPU may be so much busier than the trace shows that this has to be said first.
-SPOILS_SHARE = 0.10
+SPOILS_SHARE = levels.SIZEABLE
 
 # If most of the recording is a capture, it says nothing about steps.
-MOST_CAPTURED = 0.5
+MOST_CAPTURED = levels.HALF
 
 
 # Of 243 public recordings, the numbers of all but two follow one another in 98.7% of the cases and more. Two
 # were thinned to 1% of their operators, in runs of a few: there it is 38%.
-FOLLOWED = 0.95
+FOLLOWED = levels.NEARLY_ALL
 
 # Fewer operators are a test, or threads with a few each, whose numbers are far apart.
 FEWEST_NUMBERS = 100
@@ -113,7 +114,7 @@ def capture_sentence(facts: Facts) -> str:
 
 # Where nothing is known of the GPU, loading for this share of the main thread's time is worth a sentence. It
 # limits the job if the host does not wait for the GPU.
-MOSTLY_LOADING = 0.5
+MOSTLY_LOADING = levels.HALF
 
 # Of a name that the file states.
 _LONGEST_NAME = 60

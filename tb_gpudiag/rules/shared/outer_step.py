@@ -16,13 +16,14 @@ from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.rules.shared.leak_causes import CAUSE_SHARE, causes_of
 from tb_gpudiag.rules.shared.usual_causes import GRAPH
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.quantity import number
 
 if TYPE_CHECKING:
     from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 
 # An optimizer that runs in less than half of the steps ends longer ones.
-RARE_SHARE = 0.5
+RARE_SHARE = levels.HALF
 
 # A leak outlives the optimizer's step, again and again: as many repetitions as a trend takes.
 FEWEST_OUTLIVED = 3

@@ -8,6 +8,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from tb_gpudiag.rules.answer import NO_GPU, CannotTell, Finding, Fix, RuleAnswer
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.recorded import Recorder
 from tb_gpudiag.wording.format import count, sentences, share, time_ns
 from tb_gpudiag.wording.good_recording import (
@@ -27,7 +28,7 @@ PROFILER_URL = "https://docs.pytorch.org/docs/stable/profiler.html"
 NSYS_URL = "https://docs.nvidia.com/nsight-systems/UserGuide/index.html"
 
 # From here on, what is true of the other kernels may not be true of the job.
-HIDING_SHARE = 0.10
+HIDING_SHARE = levels.SIZEABLE
 
 _BLOCKS = {RECORDING: NSYS_RECORDING, RECORDING_FOR_FIGURES: NSYS_RECORDING_FOR_FIGURES}
 
@@ -101,7 +102,7 @@ FEWEST_WORK = 40
 LEAST_BUSY_NS = 1_000_000
 
 # A GPU that is busy half of the time does what the job is about.
-MOST_BUSY = 0.5
+MOST_BUSY = levels.HALF
 
 SEVERAL_STEPS = 2
 

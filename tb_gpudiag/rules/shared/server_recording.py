@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, Fix, RuleAnswer
 from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL, record_again
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.engines import UNKNOWN_STEP
 from tb_gpudiag.vocabulary.libraries import Server
 from tb_gpudiag.wording.format import sentences
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 # A step is what its graph does if the graph launches most of its work. Without graphs, the host launches
 # kernels all through the step, and a step before does not hide that.
-MOSTLY_REPLAYED = 0.5
+MOSTLY_REPLAYED = levels.HALF
 
 _MORE_STEPS = "Record more steps, once the server is warm."
 

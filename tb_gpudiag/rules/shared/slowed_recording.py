@@ -16,17 +16,18 @@ from tb_gpudiag.rules.answer import Evidence, Finding, Fix, Severity
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost
 from tb_gpudiag.rules.shared.odd_recordings import steps_not_comparable
 from tb_gpudiag.rules.shared.verdict_shares import COMPUTE_SHARE
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import count, share, time_ns
 from tb_gpudiag.wording.quantity import duration
 
 # How far the model may be off in parts of the recording that it was not fitted to (Replay.error). Public
 # traces of one rank's own work are off by 0.0 to 1.4%; those with waits for other ranks, or for something
 # else that the trace does not have, by 2.5 to 73%.
-WORST_ERROR = 0.02
+WORST_ERROR = levels.MEASURABLE
 
 # How much of the work may start at another time than predicted: at most 1% in public traces that the model
 # explains. Random delays on all starts make it 20% and more.
-MOST_STARTS = 0.10
+MOST_STARTS = levels.SIZEABLE
 
 ABOUT_HOST_SPEED = ("launch", "python")
 """Topics of rules about the host's own work between and in launches, which recording makes slower."""
@@ -37,10 +38,10 @@ MEASURE = (
 )
 
 # A smaller part of the recorded time than this is not worth a sentence: steps differ by as much.
-LEAST_SLOWED = 0.05
+LEAST_SLOWED = levels.NOTICEABLE
 
 # Less than this does not change what a finding says.
-LEAST_PART = 0.05
+LEAST_PART = levels.NOTICEABLE
 
 
 def trusted_replay(facts: Facts) -> Replay | None:

@@ -10,13 +10,14 @@ from tb_gpudiag.rules.answer import Saving, Severity
 from tb_gpudiag.rules.outcome import RuleFinding
 from tb_gpudiag.rules.rule import AnyRule
 from tb_gpudiag.rules.shared.exposure_advice import LATE_RANK
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import share, time_ns
 
 # A shorter part is not worth a sentence.
-LEAST_SHARE = 0.10
+LEAST_SHARE = levels.SIZEABLE
 
 # If more than half as much is left out of the step window as is in it, that is the first thing to know.
-LEADS_SHARE = 0.5
+LEADS_SHARE = levels.HALF
 
 BESIDES_COMPUTING = "This is the largest part besides computing ({computing})."
 """Says less than that a part limits the job: without it, the job would still take most of the time."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from tb_gpudiag.vocabulary import levels
+
 # A GPU that computes this much of the time is limited by computing: everything else together is worth a
 # quarter of the step at most.
-COMPUTE_SHARE = 0.80
+COMPUTE_SHARE = levels.MOST
 
 # So is one that computes three times as long as the largest other part takes: without that part, it would
 # compute for three quarters of the time at least.
@@ -14,7 +16,7 @@ COMPUTE_LEAD = 3.0
 CLEAR_LEAD = 1.5
 
 # A smaller part is not worth calling a limiter: removing it would hardly be noticed.
-LEAST_SHARE = 0.10
+LEAST_SHARE = levels.SIZEABLE
 
 
 def computing_limits(computing_ns: float, most_ns: float, whole_ns: float) -> bool:

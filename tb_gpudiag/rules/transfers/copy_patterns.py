@@ -17,13 +17,14 @@ from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, Place, Remova
 from tb_gpudiag.rules.rule import NOTHING_CLAIMED, Claimed, Rule, fix_code, with_claims
 from tb_gpudiag.rules.shared.copies import LEAST_BYTES, exposed_time, speed, waits_with
 from tb_gpudiag.rules.shared.lost_time import LONGEST_GAP_NS, host_time, longest, lost_time, places
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import count, share
 from tb_gpudiag.wording.quantity import duration, number, per_step, share_of, size
 
 CODE = fix_code(__name__)
 
 # The effect of a fix of less than this could not be measured (see host_sync.py).
-LEAST_SHARE = 0.02
+LEAST_SHARE = levels.MEASURABLE
 
 # One or two may be a checkpoint or chance. A job that computes on the host does it in every step.
 LEAST_ROUND_TRIPS = 3
@@ -33,7 +34,7 @@ LEAST_TINY = 10
 
 # Packing tensors into one takes the host time, too. Where 300 boxes of a step became one tensor, a job on an
 # H200 took half as long, which is more than all of the copies' own time.
-LEAST_PACKED = 0.5
+LEAST_PACKED = levels.HALF
 
 _URL = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 
@@ -163,4 +164,4 @@ def _places(facts: Facts, chosen: Int64) -> list[Place]:
     return places(facts.host, transfers.launch[chosen], transfers.in_call_ns[chosen], by_operator=True)
 
 
-RULE = Rule("GD303", "copy_patterns", "Avoidable copies", check, needs_gpu=True, error_share=0.20)
+RULE = Rule("GD303", "copy_patterns", "Avoidable copies", check, needs_gpu=True, error_share=levels.LARGE)

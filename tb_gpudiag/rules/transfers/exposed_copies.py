@@ -12,6 +12,7 @@ from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, Removable, Ru
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.copies import beside, exposed_time, speed, waits_with
 from tb_gpudiag.rules.shared.lost_time import longest, places
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import number, share_of, size
 
@@ -19,7 +20,7 @@ CODE = fix_code(__name__)
 
 # Public traces lose up to 3%. A batch that is copied while the GPU computes the previous one costs nothing;
 # from 5%, the second stream that this takes is worth the code.
-LEAST_SHARE = 0.05
+LEAST_SHARE = levels.NOTICEABLE
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
@@ -69,4 +70,4 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     )
 
 
-RULE = Rule("GD304", "exposed_copies", "Exposed copies", check, needs_gpu=True, error_share=0.20)
+RULE = Rule("GD304", "exposed_copies", "Exposed copies", check, needs_gpu=True, error_share=levels.LARGE)

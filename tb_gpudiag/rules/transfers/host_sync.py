@@ -32,6 +32,7 @@ from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.copies import copy_from_pinned, waits_with
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES
 from tb_gpudiag.rules.shared.lost_time import LONGEST_GAP_NS, Lost, longest, lost_time, places
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import count, share
 from tb_gpudiag.wording.quantity import duration, number
 from tb_gpudiag.wording.vocabulary import CAUSES
@@ -39,13 +40,13 @@ from tb_gpudiag.wording.vocabulary import CAUSES
 CODE = fix_code(__name__)
 
 # Step times vary by 1 to 2% from run to run, so a smaller effect of the fix could not be measured.
-LEAST_SHARE = 0.02
+LEAST_SHARE = levels.MEASURABLE
 
 # Whatever keeps the GPU idle after synchronizations is listed if it takes at least this share of the cost.
-LEAST_PART = 0.1
+LEAST_PART = levels.SIZEABLE
 
 # A single synchronization that makes this much of the cost is none of a loop's.
-AT_ONCE = 0.5
+AT_ONCE = levels.HALF
 
 MOST_KINDS = 4
 """Number of kinds of synchronization in the evidence."""
@@ -263,4 +264,4 @@ def _removable(host: Host, transfers: Transfers, blocking: Int64, drained: Int64
     )
 
 
-RULE = Rule("GD301", "host_sync", "Synchronizations", check, error_share=0.20, topic="sync")
+RULE = Rule("GD301", "host_sync", "Synchronizations", check, error_share=levels.LARGE, topic="sync")

@@ -24,17 +24,18 @@ from tb_gpudiag.rules.shared.copies import (
     waits_with,
 )
 from tb_gpudiag.rules.shared.lost_time import longest, lost_time, places
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import bandwidth, duration, number, size
 
 CODE = fix_code(__name__)
 
 # The effect of a fix of less than this could not be measured (see host_sync.py).
-LEAST_SHARE = 0.02
+LEAST_SHARE = levels.MEASURABLE
 
 # Without operators the trace does not show what the host does in long gaps: the copies may be a large part of
 # what the GPU does in a step, and a small one of a window that is mostly something else.
-LEAST_BUSY_SHARE = 0.10
+LEAST_BUSY_SHARE = levels.SIZEABLE
 
 # Pinned memory copies at 12 GB/s on PCIe 3.0 x16, the slowest link of GPUs in servers, at 25 on the next
 # generation, and at 50 on the fastest one.
@@ -44,7 +45,7 @@ FASTEST_BYTES_PER_NS = 50
 # In 20 public recordings, copies of 1 MiB and more from pageable memory reach 2.5 to 13 GB/s. Far below that
 # the driver waits for the memory itself: pages of a file or a swapped-out process have to be read first.
 SLOW_BYTES_PER_NS = 1
-MOSTLY_SLOW = 0.5
+MOSTLY_SLOW = levels.HALF
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
@@ -166,4 +167,4 @@ def _saved_share(transfers: Transfers, chosen: Bool, faster: Shorter) -> float:
     return float(duration_ns[known] @ faster.share) / max(1, int(duration_ns[chosen].sum()))
 
 
-RULE = Rule("GD302", "pageable_copies", "Pageable copies", check, needs_gpu=True, error_share=0.20)
+RULE = Rule("GD302", "pageable_copies", "Pageable copies", check, needs_gpu=True, error_share=levels.LARGE)
