@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from tb_gpudiag.errors import UsageError
-from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.rules.answer import Severity
 
-FailOn = str | Severity
+if TYPE_CHECKING:
+    from tb_gpudiag.report import report_pb2 as pb
+
+FailOn = str | int
 """A rule's id, or the least severity."""
 
 
@@ -37,6 +39,7 @@ def sort_out(fail_on: list[str], paths: list[str]) -> tuple[list[FailOn], list[s
     if not fail_on:
         return conditions, paths
     from tb_gpudiag.jobs.rules.every_rule import EVERY_RULE, find_any_rule  # all rules take a while to import
+    from tb_gpudiag.rules.answer import Severity
 
     for word in (part for value in fail_on for part in value.split(",") if part):
         rule = find_any_rule(word)
@@ -57,7 +60,7 @@ def sort_out(fail_on: list[str], paths: list[str]) -> tuple[list[FailOn], list[s
 
 def is_met(findings: Iterable[pb.Finding], conditions: list[FailOn]) -> bool:
     return any(
-        finding.severity >= condition if isinstance(condition, Severity) else finding.rule == condition
+        finding.severity >= condition if isinstance(condition, int) else finding.rule == condition
         for finding in findings
         for condition in conditions
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,8 +15,9 @@ from tb_gpudiag.digest.digest_files import to_bytes
 from tb_gpudiag.digest.find_digests import SUFFIX
 from tb_gpudiag.errors import Unreadable
 from tb_gpudiag.trace.files.find import TraceFile
+from tb_gpudiag.vocabulary.patterns import lazy_re
 
-_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
+_NOT_IN_NAMES = lazy_re(r"[^A-Za-z0-9_.-]+")
 _LONGEST_PART = 60
 _ID_DIGITS = 8
 

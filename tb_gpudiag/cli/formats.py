@@ -1,6 +1,6 @@
 """The formats that a command can write, and writing one of them to standard output or to a file.
 
-Imports the libraries of a format (rich, jinja2) only if the format is written.
+Imports what a format needs (rich, jinja2, Protocol Buffers) only if the format is written.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from tb_gpudiag.report.views.document import Document
-from tb_gpudiag.report.wire import dump
 from tb_gpudiag.trace.files.copying import whole_file
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from tb_gpudiag.report.views.document import Document
 
 FORMATS = ("text", "json", "markdown", "html")
 
@@ -53,6 +53,8 @@ def write(
     if parsed.format in more:
         text = more[parsed.format]()
     elif parsed.format == "json":
+        from tb_gpudiag.report.wire import dump
+
         text = dump(data()) + "\n"
     elif parsed.format == "html":
         from tb_gpudiag.report.views.html import document_html

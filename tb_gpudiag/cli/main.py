@@ -18,7 +18,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from tb_gpudiag.cli.output import DEFECT, LineFormatter, report_bug, tell
+from tb_gpudiag.cli.output import DEFECT, UNUSABLE, LineFormatter, report_bug, tell
 from tb_gpudiag.errors import GpudiagError, is_out_of_memory
 from tb_gpudiag.service.processes.process_setup import use_environment, without_collecting
 from tb_gpudiag.version import __version__
@@ -53,7 +53,6 @@ LIGHT = ("explain", "scrub")
 OBJECTS_BETWEEN_COLLECTIONS = 1_000_000
 
 DONE = 0
-UNUSABLE = 2
 INTERRUPTED = 128 + signal.SIGINT
 
 

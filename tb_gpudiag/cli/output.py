@@ -11,6 +11,8 @@ from tb_gpudiag.errors import Defect, GpudiagError
 from tb_gpudiag.version import __version__
 from tb_gpudiag.wording.format import one_line
 
+UNUSABLE: Final = 2
+"""Exit status after invalid usage, and if there is nothing to read."""
 DEFECT: Final = 3
 """Exit status after a bug in gpudiag."""
 

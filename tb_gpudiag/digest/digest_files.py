@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import re
 import stat
 import zlib
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from tb_gpudiag.trace.files.remote import RemoteFile
 from tb_gpudiag.trace.files.source import Readable, is_remote, unreadable
 from tb_gpudiag.vocabulary.collective_kinds import OPERATIONS
 from tb_gpudiag.vocabulary.libraries import Server
+from tb_gpudiag.vocabulary.patterns import lazy_re
 from tb_gpudiag.wording.format import one_line
 
 # Digests of public traces unpack to 0.1 to 3 MB. The tables are bounded, so no digest needs more than this.
@@ -39,10 +39,10 @@ _VERSION: Final = b"gpudiag_digest"
 _ABOUT: Final = b"about"
 _FINDINGS: Final = "findings"
 
-_RULE: Final = re.compile(r"GD[0-9]{3}")
-_PEAK: Final = re.compile(r"([0-9.,]{1,12}.TFLOP/s \([A-Z0-9]{1,8}(, assumed)?\))?")
+_RULE: Final = lazy_re(r"GD[0-9]{3}")
+_PEAK: Final = lazy_re(r"([0-9.,]{1,12}.TFLOP/s \([A-Z0-9]{1,8}(, assumed)?\))?")
 _MOST_RULES: Final = 1_000
-_DEVICE: Final = re.compile(r"CPU|GPU [0-9]{1,10}")
+_DEVICE: Final = lazy_re(r"CPU|GPU [0-9]{1,10}")
 
 # Texts of About that reports have as enums.
 _ENUMS: Final = {

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 import zipfile
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
@@ -20,12 +19,13 @@ from tb_gpudiag.report.slices.operators.operator_table import slice_kernels, sli
 from tb_gpudiag.report.slices.parameters import WantedRows
 from tb_gpudiag.report.slices.prepared import Prepared
 from tb_gpudiag.report.wire import is_repeated
+from tb_gpudiag.vocabulary.patterns import lazy_re
 
 # More rows are not read by anyone, and a trace can have names without end.
 MOST_ROWS: Final = 10_000
 
 # Spreadsheets run a text that begins like this as a formula. Names in a trace come from somewhere else.
-_FORMULA: Final = re.compile(r"[=+\-@\t\r]")
+_FORMULA: Final = lazy_re(r"[=+\-@\t\r]")
 
 _Row = dict[str, Any]
 

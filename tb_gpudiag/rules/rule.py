@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, merged
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.answer import NO_GPU, Finding, RuleAnswer, Severity
+from tb_gpudiag.vocabulary.patterns import lazy_re
 from tb_gpudiag.vocabulary.recorded import FileKind
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ class Rule(AnyRule):
 PAGE_HEADINGS = ("What it means", "How it is measured", "Threshold", "When not to act", "Fix", "Known limits")
 
 # A named block of code on a rule's page: the code of its fixes stands there alone.
-_BLOCK = re.compile(r"^```\w+ (\w+)\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
+_BLOCK = lazy_re(r"^```\w+ (\w+)\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
 
 
 def fix_code(module: str) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -17,14 +16,15 @@ from tb_gpudiag.trace.events import Counter, Events, MemoryEvents, Message, Meta
 from tb_gpudiag.trace.gpu_clock import on_host_clock
 from tb_gpudiag.trace.kept_rows import MOST_DEVICES, of_read_devices, reach, within
 from tb_gpudiag.trace.trace_parts import FIGURES, MESSAGE_SEPARATOR, NUMBERS, TEXTS, TracePart
+from tb_gpudiag.vocabulary.patterns import lazy_re
 from tb_gpudiag.vocabulary.recorded import GPU_WORK_CATEGORIES, HOST_CATEGORIES, MemoryAction
 
 REPAIRED_NOTE: Final = (
     "text that is not JSON (bare backslashes, control characters, N/A, broken UTF-8) was repaired"
 )
 # Numbers in texts, short enough for 64 bits.
-_NUMBER: Final = re.compile(r"[0-9]{1,18}")
-_RANK: Final = re.compile(r"[0-9]{1,9}")
+_NUMBER: Final = lazy_re(r"[0-9]{1,18}")
+_RANK: Final = lazy_re(r"[0-9]{1,9}")
 
 
 class Assembly:

@@ -7,7 +7,6 @@ bounded.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
@@ -17,6 +16,7 @@ from tb_gpudiag.arrays import NONE, Float64, Int32, Int64, rows_with
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Counter
 from tb_gpudiag.trace.kept_rows import within
+from tb_gpudiag.vocabulary.patterns import lazy_re
 
 MOST_COUNTERS: Final = 64
 """A trace keeps this many, those with most samples. Monitors write about ten per GPU."""
@@ -27,7 +27,7 @@ _MOST_SERIES: Final = 4_096
 _MOST_SAMPLES: Final = 2_000_000
 LONGEST_COUNTER_NAME: Final = 120
 # `SMs Active [Throughput %]`, `GPC Clock Frequency [MHz]`, `MemCpy Bandwidth (GB/s)`, `power (W): draw`
-_UNIT: Final = re.compile(
+_UNIT: Final = lazy_re(
     r"[\[(][^\[\]()]*?(%|[kMG]?Hz|m?W|[kKMGT]i?B(?:/s(?:ec)?)?|bytes|B(?:/s(?:ec)?)?|°?C|m?J|[mun]?s|us)"
     r"[\])]\s*(?:\Z|: )"
 )

@@ -14,6 +14,7 @@ from tb_gpudiag.trace.files.file_names import TraceFile
 from tb_gpudiag.trace.files.source import is_remote
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.vocabulary.api_calls import CAPTURE_BEGIN, GRAPH_LAUNCH
+from tb_gpudiag.vocabulary.patterns import lazy_re
 
 FOLDER: Final = "capture_traces"
 """vLLM and SGLang write the recordings of their captures there, beside the others."""
@@ -21,7 +22,7 @@ FOLDER: Final = "capture_traces"
 # A server captures a graph for each of some dozen batch sizes.
 MOST_CAPTURES: Final = 64
 
-_RANK: Final = re.compile(r"rank_?(\d{1,9})(?!\d)")
+_RANK: Final = lazy_re(r"rank_?(\d{1,9})(?!\d)")
 
 
 def with_captures(trace: Trace, file: TraceFile) -> Trace:

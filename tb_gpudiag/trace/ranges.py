@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -15,6 +14,7 @@ from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.made_parts import encoded, host_part
 from tb_gpudiag.trace.trace_parts import TracePart
 from tb_gpudiag.vocabulary.marks import STEP
+from tb_gpudiag.vocabulary.patterns import lazy_re
 from tb_gpudiag.vocabulary.recorded import Category
 
 # torch.autograd.profiler.emit_nvtx writes `aten::mul, seq = 3, op_id = 12, sizes = [[2, 3]]`.
@@ -27,13 +27,13 @@ _OPERATOR: Final = r"^[A-Za-z_][\w.]*::[^\s,]+$|^autograd::engine::evaluate_func
 _LONGEST_SHAPES: Final = 400
 # Names of ranges around one step, without their number: the first that a thread has twice.
 _STEPS: Final = (
-    re.compile(r"(?i)profiler ?step"),
-    re.compile(r"(?i)((train|training|global|optimization|inference|test|eval|my)[ _.-]?)?step"),
-    re.compile(r"(?i)((train|training|run|benchmark|inference|test|eval)[ _.-]?)?iter(ation)?"),
-    re.compile(r"(?i)((train|training|mini|inference|test|eval)[ _.-]?)?batch"),
-    re.compile(r"(?i)forward([ _.-]?pass)?"),
+    lazy_re(r"(?i)profiler ?step"),
+    lazy_re(r"(?i)((train|training|global|optimization|inference|test|eval|my)[ _.-]?)?step"),
+    lazy_re(r"(?i)((train|training|run|benchmark|inference|test|eval)[ _.-]?)?iter(ation)?"),
+    lazy_re(r"(?i)((train|training|mini|inference|test|eval)[ _.-]?)?batch"),
+    lazy_re(r"(?i)forward([ _.-]?pass)?"),
 )
-_NUMBER: Final = re.compile(r"[\s_#:=.,/-]*\[?(\d+)\]?\s*\Z")
+_NUMBER: Final = lazy_re(r"[\s_#:=.,/-]*\[?(\d+)\]?\s*\Z")
 # More than this many different names are not names of steps.
 _MOST_NAMES: Final = 100_000
 

@@ -16,7 +16,9 @@ from tb_gpudiag.trace.events import Status, Trace
 from tb_gpudiag.trace.files.limits import DEFAULT_LIMITS, Limits
 from tb_gpudiag.trace.files.other_recorders import (
     is_database,
+    is_memory_timeline,
     is_pftrace,
+    is_pickle,
     is_report,
     is_rocprof,
     report_refused,
@@ -29,10 +31,7 @@ from tb_gpudiag.trace.kineto.proton import NOTE as PROTON_NOTE
 from tb_gpudiag.trace.kineto.proton import is_proton_trace, joined
 from tb_gpudiag.trace.kineto.settle import Settler
 from tb_gpudiag.trace.kineto.top import Stream, TopLevel
-from tb_gpudiag.trace.memory.memory_timeline import is_memory_timeline, read_memory_timeline
 from tb_gpudiag.trace.memory.memory_viz_page import is_memory_viz_page, pickle_of_page
-from tb_gpudiag.trace.memory.snapshot import read_snapshot
-from tb_gpudiag.trace.memory.snapshot_pickle import is_pickle
 from tb_gpudiag.trace.unread import refuse_foreign, refuse_unread
 
 __all__ = ["Limits", "read_trace"]
@@ -96,13 +95,16 @@ def _read(path: str, folder: str, limits: Limits, report: Callable[[float, str],
             return read_export(source, blocks, limits, report)
         if is_report(path):
             raise report_refused(path)
-        if is_pickle(first):
-            return read_snapshot(_whole(blocks, source, limits), limits, path, report)
+        is_page = is_memory_viz_page(first[:_HEAD_BYTES])
+        if is_page or is_pickle(first):
+            from tb_gpudiag.trace.memory.snapshot import read_snapshot
+
+            whole = _whole(blocks, source, limits)
+            return read_snapshot(pickle_of_page(whole, path) if is_page else whole, limits, path, report)
         if is_memory_timeline(first[:_HEAD_BYTES]):
+            from tb_gpudiag.trace.memory.memory_timeline import read_memory_timeline
+
             return read_memory_timeline(_whole(blocks, source, limits), path, report)
-        if is_memory_viz_page(first[:_HEAD_BYTES]):
-            snapshot = pickle_of_page(_whole(blocks, source, limits), path)
-            return read_snapshot(snapshot, limits, path, report)
         if is_pftrace(first[:_HEAD_BYTES]):
             from tb_gpudiag.trace.perfetto.pftrace import read_pftrace  # and Protocol Buffers' descriptors
 
@@ -113,8 +115,8 @@ def _read(path: str, folder: str, limits: Limits, report: Callable[[float, str],
 
             return read_rocprof(blocks, path, report)
         if is_proton_trace(first[:_HEAD_BYTES]):
-            whole = joined(blocks, limits.max_element_bytes)
-            trace = _read_events(source, whole, limits, report)
+            joint = joined(blocks, limits.max_element_bytes)
+            trace = _read_events(source, joint, limits, report)
             return replace(trace, notes=[PROTON_NOTE, *trace.notes])
         return _read_events(source, blocks, limits, report)
 

@@ -12,33 +12,34 @@ from typing import Final
 from tb_gpudiag.errors import NotATrace
 from tb_gpudiag.trace.events import Events, Trace
 from tb_gpudiag.trace.kineto import kineto
+from tb_gpudiag.vocabulary.patterns import lazy_re
 from tb_gpudiag.vocabulary.recorded import Category
 
 # A tree of Triton's proton, whose keys are sorted: `children`, `frame`, `metrics`.
-_HATCHET_START: Final = re.compile(rb'\s*\[\s*\{\s*"(children"\s*:\s*\[|frame"\s*:\s*\{\s*"name")')
+_HATCHET_START: Final = lazy_re(rb'\s*\[\s*\{\s*"(children"\s*:\s*\[|frame"\s*:\s*\{\s*"name")')
 
 # The span that torch.profiler writes around each recording, even where nothing else happened.
-_OWN_SPAN: Final = re.compile(r"PyTorch Profiler \(\d+\)")
+_OWN_SPAN: Final = lazy_re(r"PyTorch Profiler \(\d+\)")
 
 # Some of its events have a category that torch 1.8 had, too: `Kernel`.
-_ONNX: Final = ("a profile of ONNX Runtime", re.compile(rb'"cat"\s*:\s*"Session"'))
+_ONNX: Final = ("a profile of ONNX Runtime", lazy_re(rb'"cat"\s*:\s*"Session"'))
 
 _WRITERS: Final = (
     _ONNX,
     (
         "an export of torch.autograd.profiler, which has no launches",
-        re.compile(rb'"pid"\s*:\s*"(CPU|CUDA) functions"', re.IGNORECASE),
+        lazy_re(rb'"pid"\s*:\s*"(CPU|CUDA) functions"', re.IGNORECASE),
     ),
-    ("torch.compile's log of its own time", re.compile(rb'"cat"\s*:\s*"dynamo_timed"')),
-    ("a profile of the inside of kernels by Triton", re.compile(rb'"pid"\s*:\s*"[^"]{0,999} CTA\d+"')),
-    ("a trace of NCCL's profiler plug-in", re.compile(rb'"cat"\s*:\s*"(GROUP_API|KERNEL_LAUNCH)"')),
+    ("torch.compile's log of its own time", lazy_re(rb'"cat"\s*:\s*"dynamo_timed"')),
+    ("a profile of the inside of kernels by Triton", lazy_re(rb'"pid"\s*:\s*"[^"]{0,999} CTA\d+"')),
+    ("a trace of NCCL's profiler plug-in", lazy_re(rb'"cat"\s*:\s*"(GROUP_API|KERNEL_LAUNCH)"')),
     (
         "a profile of TensorFlow or JAX",
-        re.compile(rb'"/(device:|host:CPU|job:)|"cat"\s*:\s*"(Op|DataFlow)"|"tf_op"'),
+        lazy_re(rb'"/(device:|host:CPU|job:)|"cat"\s*:\s*"(Op|DataFlow)"|"tf_op"'),
     ),
-    ("a trace of Chrome", re.compile(rb'"cat"\s*:\s*"(__metadata|[\w.,-]{0,99}devtools\.)')),
-    ("a trace of VizTracer", re.compile(rb'"viztracer_metadata"|"cat"\s*:\s*"FEE"')),
-    ("a profile of ROCm's rocprof", re.compile(rb'"BeginNs"|"\d+ (CPU H\w+ API|GPU\d+)"')),
+    ("a trace of Chrome", lazy_re(rb'"cat"\s*:\s*"(__metadata|[\w.,-]{0,99}devtools\.)')),
+    ("a trace of VizTracer", lazy_re(rb'"viztracer_metadata"|"cat"\s*:\s*"FEE"')),
+    ("a profile of ROCm's rocprof", lazy_re(rb'"BeginNs"|"\d+ (CPU H\w+ API|GPU\d+)"')),
 )  # fmt: skip
 """What it looks like, and its sign in the first events. The first match counts."""
 

@@ -6,7 +6,7 @@ import re
 from enum import IntEnum
 
 from tb_gpudiag.vocabulary import marks
-from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED, any_of
+from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED, any_of, lazy_re
 
 
 class Collective(IntEnum):
@@ -91,7 +91,7 @@ FSDP_REDUCES = any_of(
 RATE_LIMITER = any_of(r"FullyShardedDataParallel\.rate_limiter")
 """FSDP's host waits until the GPU is done with an earlier unit (`limit_all_gathers`)."""
 
-_UNIT = re.compile(r"FSDP::\w+ \((?P<unit>.*)\)", re.S)
+_UNIT = lazy_re(r"FSDP::\w+ \((?P<unit>.*)\)", re.S)
 
 
 def fsdp_unit(mark: str) -> str:
@@ -101,7 +101,7 @@ def fsdp_unit(mark: str) -> str:
 
 
 _OPERATIONS = tuple(
-    (name, re.compile(pattern, re.I))
+    (name, lazy_re(pattern, re.I))
     for name, pattern in (
         ("reduce_scatter", r"reduce_?scatter"),
         ("all_gather", r"all_?gather"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tb_gpudiag.vocabulary.patterns import any_of
+from tb_gpudiag.vocabulary.patterns import any_of, lazy_re
 
 # The recorder names a method by the first object it saw it called on. When a job makes its model, torch looks
 # at stack traces, so that all lists' methods have the name of that subclass.
@@ -40,9 +40,9 @@ TENSOR_HASH = any_of(r"(.*/)?torch/_tensor\.py\(\d+\): __hash__")
 HEAP, HOOKS, MODULES = "heap", "hooks", "modules"
 """Kinds of containers that are no type of Python's own."""
 
-_CALL = re.compile(r"<built-in method (\w+) of (?:collections\.)?(\w+) object at ")
-_HEAP_CALL = re.compile(r"<built-in function (\w+)>")
-_FUNCTION = re.compile(r".*\(\d+\): (\w+)")
+_CALL = lazy_re(r"<built-in method (\w+) of (?:collections\.)?(\w+) object at ")
+_HEAP_CALL = lazy_re(r"<built-in function (\w+)>")
+_FUNCTION = lazy_re(r".*\(\d+\): (\w+)")
 
 
 def call_of(name: str) -> tuple[str, str]:

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.credential_names import KEYS
+from tb_gpudiag.vocabulary.patterns import lazy_re
 
 _INSIDE: Final = "*"
 _SPACE: Final = "␣"
@@ -26,7 +27,7 @@ _LONGEST_START: Final = 40
 # A form is matched within so many bytes, and goes on while such characters follow: a JSON web token has a
 # thousand, and a private key 13,000.
 _LONGEST: Final = 16 << 10
-_REST: Final = re.compile(rb"[A-Za-z0-9_.+/=\-]*")
+_REST: Final = lazy_re(rb"[A-Za-z0-9_.+/=\-]*")
 
 
 class FoundForm(NamedTuple):
@@ -49,7 +50,7 @@ class _Form:
         """Matches values of this form. Most forms are in no trace, and are never compiled."""
         starts = "|".join(map(re.escape, self.starts))
         bounded = re.sub(r"\{(\d+),\}", r"{\1,2000}", self.rest)
-        return re.compile(f"(?:{starts})(?:{bounded})".encode("ascii"))
+        return lazy_re(f"(?:{starts})(?:{bounded})".encode("ascii"))
 
 
 def _read(line: str) -> _Form:
@@ -81,7 +82,7 @@ def _starts() -> tuple[re.Pattern[bytes], dict[bytes, list[_Form]]]:
         "|".join(f"{re.escape(first)}(?:{'|'.join(rest)})" for first, rest in alternatives[where].items())
         for where in (False, True)
     )
-    return re.compile(
+    return lazy_re(
         b"%s(?:%s)|(?:%s)" % (_BOUNDARY, at_word.encode("ascii"), inside.encode("ascii"))
     ), by_start
 

@@ -12,6 +12,8 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Final
 
+from tb_gpudiag.vocabulary.patterns import lazy_re
+
 MARK: Final = "[removed]"
 """Replaces a credential. A value that contains this mark is not a credential."""
 
@@ -26,7 +28,7 @@ class Name(IntEnum):
     PASSWORD = 4  # any text
 
 
-_WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_WORDS: Final = lazy_re(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
 def _set(words: str) -> frozenset[str]:
@@ -125,20 +127,20 @@ def _kind_of_token(before: str, shouted: bool) -> Name:
     return Name.CLEAR if shouted or before in _TOKENS else Name.HINT
 
 
-_PLACEHOLDER: Final = re.compile(
+_PLACEHOLDER: Final = lazy_re(
     r"(?i)[*.\-_# ]*|<.*>|\[.*\]|\$.*|%.*%|\{.*\}"
     r"|none|null|true|false|yes|no|unset|redacted|removed|changeme|required|optional|x{4,}"
     r"|str|string|bytes|int|bool|object|optional\[.*|tensor"
 )
 # `get_key()`, `os.environ["X"]`, `config.key)`: code that gets it.
-_CODE: Final = re.compile(r"[A-Za-z_][\w.]*[(\[](?:.*[)\]].*)?|(?:self|os|config|args|cfg|var)\.\w.*")
-_PATH: Final = re.compile(r"(?:/|~/|\.{1,2}/|[A-Za-z]:[\\/]|file:)")
-_AWS_SECRET: Final = re.compile(r"[A-Za-z0-9/+]{40}")
-_ENVIRONMENT_NAME: Final = re.compile(r"[A-Z]+(?:_[A-Z]+)+")
-_RANDOM: Final = re.compile(r"(?=\D*\d)(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9+/=_.~:%-]+")
-_SCHEME: Final = re.compile(r"(?i)(?:apikey|aws4-hmac-sha256|basic|bearer|bot|digest|(?:[a-z]+-)?token)")
-_FIRST_OF_MANY: Final = re.compile("[;,] ")
-_LIKE_A_PASSWORD: Final = re.compile(r"(?=.*[0-9!@#$%^&*?])(?=.*[A-Za-z]).*", re.DOTALL)
+_CODE: Final = lazy_re(r"[A-Za-z_][\w.]*[(\[](?:.*[)\]].*)?|(?:self|os|config|args|cfg|var)\.\w.*")
+_PATH: Final = lazy_re(r"(?:/|~/|\.{1,2}/|[A-Za-z]:[\\/]|file:)")
+_AWS_SECRET: Final = lazy_re(r"[A-Za-z0-9/+]{40}")
+_ENVIRONMENT_NAME: Final = lazy_re(r"[A-Z]+(?:_[A-Z]+)+")
+_RANDOM: Final = lazy_re(r"(?=\D*\d)(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9+/=_.~:%-]+")
+_SCHEME: Final = lazy_re(r"(?i)(?:apikey|aws4-hmac-sha256|basic|bearer|bot|digest|(?:[a-z]+-)?token)")
+_FIRST_OF_MANY: Final = lazy_re("[;,] ")
+_LIKE_A_PASSWORD: Final = lazy_re(r"(?=.*[0-9!@#$%^&*?])(?=.*[A-Za-z]).*", re.DOTALL)
 _LEAST: Final = {Name.HINT: 16, Name.SHORT: 6, Name.CLEAR: 8, Name.PASSWORD: 4}
 """Characters that a credential with such a name has at least."""
 

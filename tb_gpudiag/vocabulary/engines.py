@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.vocabulary.labeled_enum import LabeledEnum
-from tb_gpudiag.vocabulary.patterns import IN_FILE, LONGEST_MATCHED, PATH, any_of
+from tb_gpudiag.vocabulary.patterns import IN_FILE, LONGEST_MATCHED, PATH, any_of, lazy_re
 
 
 class StepKind(LabeledEnum):
@@ -41,7 +41,7 @@ MOST_SPECULATED: Final = 32
 # vLLM's mark, `execute_context_1(888)_generation_3(3)`: requests and their tokens. With details, the text in
 # brackets has sums of lengths, `sq` of queries first, and all tokens come before `context`.
 _TOKENS: Final = r"\((sq)?(?P<{}>\d{{1,9}})([_s]\w*)?\)"
-_VLLM_STEP: Final = re.compile(
+_VLLM_STEP: Final = lazy_re(
     r"execute_(\d+_)?context_(?P<prefills>\d{1,9})"
     + _TOKENS.format("prefilled")
     + r"_generation_(?P<decodes>\d{1,9})"
@@ -49,8 +49,8 @@ _VLLM_STEP: Final = re.compile(
     re.ASCII,
 )
 # SGLang's, `step[EXTEND bs=2 toks=14721]`. Details repeat the tokens as `c_sq` and `g_sq`.
-_SGLANG_STEP: Final = re.compile(r"step\[(?P<mode>[A-Z_0-9]+)(?P<numbers>( \w+=\d{1,18})*)\]", re.ASCII)
-_NUMBER: Final = re.compile(r" (\w+)=(\d{1,9})\b", re.ASCII)
+_SGLANG_STEP: Final = lazy_re(r"step\[(?P<mode>[A-Z_0-9]+)(?P<numbers>( \w+=\d{1,18})*)\]", re.ASCII)
+_NUMBER: Final = lazy_re(r" (\w+)=(\d{1,9})\b", re.ASCII)
 
 _MODES: Final = {
     "EXTEND": StepKind.PREFILL,

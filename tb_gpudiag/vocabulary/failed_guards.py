@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from enum import IntEnum
 
-from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED
+from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED, lazy_re
 
 
 class GuardKind(IntEnum):
@@ -26,8 +25,8 @@ _SIGNS = (
     (GuardKind.OBJECT, r"___check_(obj|type)_id|\bis (not )?|expected type|hasattr|___dict_"),
     (GuardKind.VALUE, r"==|!=|<|>|\blen\(|isnan"),
 )
-_KINDS = [(kind, re.compile(signs)) for kind, signs in _SIGNS]
-_NUMBERS = re.compile(r"\d+(\.\d+)?")
+_KINDS = [(kind, lazy_re(signs)) for kind, signs in _SIGNS]
+_NUMBERS = lazy_re(r"\d+(\.\d+)?")
 
 
 def guard_kind(text: str) -> GuardKind:

@@ -8,9 +8,9 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple
 
-from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED, any_of
+from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED, any_of, lazy_re
 
-_FRAME = re.compile(r"(?P<file>.*)\((?P<line>\d+)\): (?P<function>.*)", re.S)
+_FRAME = lazy_re(r"(?P<file>.*)\((?P<line>\d+)\): (?P<function>.*)", re.S)
 
 ANY_FRAME = any_of(r"[^<].*\(\d+\): .*", flags=re.S)
 """A Python function: built-ins begin with `<`."""
@@ -34,7 +34,7 @@ _PLUMBING_FOLDERS = (
 # Packages between the user's code and torch. The profiler cuts a path to where packages are installed, so
 # only its first folder shows that a file is not the user's. Their functions are places, because the user
 # chooses how to call them.
-_LIBRARY_FOLDER = re.compile(
+_LIBRARY_FOLDER = lazy_re(
     r"accelerate|albumentations|apex|av|bitsandbytes|composer|datasets|decord|deepspeed|"
     r"detectron2|dgl|diffusers|evaluate|fairscale|fastai|fastapi|flash_attn|fsspec|gradio|"
     r"huggingface_hub|hydra|ignite|imageio|imgaug|jax|joblib|keras|kornia|librosa|lightgbm|"
@@ -51,8 +51,8 @@ _LIBRARY_FOLDER = re.compile(
 _USERS_OWN = frozenset(
     {"test", "code", "profile", "trace", "main", "this", "statistics", "token", "select", "types"}
 )
-_SITE = re.compile(r".*[/\\](site-packages|dist-packages)[/\\]|.*[/\\]lib[/\\]python\d\.\d+[/\\]")
-_GENERATED = re.compile(r"[/\\]torchinductor_\w+[/\\]", re.A)  # written by torch.compile
+_SITE = lazy_re(r".*[/\\](site-packages|dist-packages)[/\\]|.*[/\\]lib[/\\]python\d\.\d+[/\\]")
+_GENERATED = lazy_re(r"[/\\]torchinductor_\w+[/\\]", re.A)  # written by torch.compile
 
 COMPREHENSIONS = frozenset({"<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>"})
 """They have frames of their own, some only in older Pythons, but are a part of the function around them."""
@@ -191,5 +191,5 @@ def with_any_numbers(name: str) -> re.Pattern[str]:
     A Python frame matches only itself: its number is a line.
     """
     if parse_frame(name) is not None:
-        return re.compile(re.escape(name))
-    return re.compile(_NUMBER.join(map(re.escape, re.split(r"0x[0-9a-fA-F]+|\d+", name))))
+        return lazy_re(re.escape(name))
+    return lazy_re(_NUMBER.join(map(re.escape, re.split(r"0x[0-9a-fA-F]+|\d+", name))))

@@ -33,7 +33,7 @@ from tb_gpudiag.vocabulary.kernel_families import (
     Family,
 )
 from tb_gpudiag.vocabulary.name_matcher import NameMatcher
-from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED, any_of
+from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED, any_of, lazy_re
 
 # Types are far behind in names of CUTLASS's kernels. Longer names are cut when they are read.
 _LONGEST = 8_192
@@ -50,11 +50,11 @@ _FLAGS = re.I | re.S | re.A
 # pattern, and one that must not be found. Names of Inductor's kernels list the operators around them.
 # Where they are not given one, all are called "triton_".
 _INDUCTOR = r"^triton_((poi|red|per|mix|for|tem)_|$)"
-INDUCTOR = re.compile(rf"{_INDUCTOR}.*", re.DOTALL)
+INDUCTOR = lazy_re(rf"{_INDUCTOR}.*", re.DOTALL)
 """A kernel that torch.compile wrote."""
 
 _COMMUNICATES = tuple(
-    (re.compile(pattern, _FLAGS), re.compile(but_not, _FLAGS) if but_not else None)
+    (lazy_re(pattern, _FLAGS), lazy_re(but_not, _FLAGS) if but_not else None)
     for pattern, but_not in (
         (r"^(void )?(nccl|rccl|mscclpp|msccl|nvshmem|mori::|userbuffers_)", ""),
         (
@@ -73,12 +73,12 @@ _COMMUNICATES = tuple(
 DISPATCHES = any_of(rf"{_OUTSIDE}dispatch.*", flags=_FLAGS)
 COMBINES = any_of(rf"{_OUTSIDE}combine.*", flags=_FLAGS)
 
-_COLLECTIVE_KIND = re.compile(
+_COLLECTIVE_KIND = lazy_re(
     r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|send_?recv|broadcast|cross_device_reduce|"
     r"dispatch|combine|ulysses",
     re.I,
 )
-_REDUCE = re.compile(r"(?:^|[^a-z])(reduce)_", re.I)
+_REDUCE = lazy_re(r"(?:^|[^a-z])(reduce)_", re.I)
 
 # Kernels of a backward pass or an optimizer.
 TRAINING_KERNEL = any_of(
@@ -110,34 +110,34 @@ _WIDE_TF32 = 4
 _FAMILIES = [
     (
         row.family,
-        re.compile(row.function, re.I | re.A),
-        re.compile(row.within, re.I | re.S | re.A),
-        re.compile(row.but_not, re.I | re.A) if row.but_not else None,
+        lazy_re(row.function, re.I | re.A),
+        lazy_re(row.within, re.I | re.S | re.A),
+        lazy_re(row.but_not, re.I | re.A) if row.but_not else None,
     )
     for row in FAMILIES
 ]
-_BRACKET = re.compile(r"[<>()]")
-_HALF = re.compile(HALF, re.I | re.A)
-_BF16 = re.compile(BF16, re.I | re.A)
-_KEEPS_PRECISION = re.compile(f"{SHORT_NUMBERS}|{OPTIMIZER}", re.I | re.A)
-_TENSOR_CORES = re.compile(TENSOR_CORES, re.I | re.A)
-_TF32 = re.compile(TF32, re.I | re.A)
-_FP32_CORES = re.compile(FP32_CORES, re.I | re.A)
-_FP64 = re.compile(FP64, re.I | re.A)
-_ALIGNMENT = re.compile(ALIGNMENT, re.A)
-_AMD_ARCHITECTURE = re.compile(AMD_ARCHITECTURE)
-_NVIDIA_ARCHITECTURE = re.compile(NVIDIA_ARCHITECTURE, re.I)
-_TENSILE_UNALIGNED = re.compile(TENSILE_UNALIGNED)
-_SOFTMAX = re.compile(r"softmax", re.I)
-_VECTOR = re.compile(r"gemv", re.I)
-_SMALL_WEIGHTS = re.compile(
+_BRACKET = lazy_re(r"[<>()]")
+_HALF = lazy_re(HALF, re.I | re.A)
+_BF16 = lazy_re(BF16, re.I | re.A)
+_KEEPS_PRECISION = lazy_re(f"{SHORT_NUMBERS}|{OPTIMIZER}", re.I | re.A)
+_TENSOR_CORES = lazy_re(TENSOR_CORES, re.I | re.A)
+_TF32 = lazy_re(TF32, re.I | re.A)
+_FP32_CORES = lazy_re(FP32_CORES, re.I | re.A)
+_FP64 = lazy_re(FP64, re.I | re.A)
+_ALIGNMENT = lazy_re(ALIGNMENT, re.A)
+_AMD_ARCHITECTURE = lazy_re(AMD_ARCHITECTURE)
+_NVIDIA_ARCHITECTURE = lazy_re(NVIDIA_ARCHITECTURE, re.I)
+_TENSILE_UNALIGNED = lazy_re(TENSILE_UNALIGNED)
+_SOFTMAX = lazy_re(r"softmax", re.I)
+_VECTOR = lazy_re(r"gemv", re.I)
+_SMALL_WEIGHTS = lazy_re(
     r"e4m3|e5m2|fp8|f8f|mxfp|nvfp4|f4f4|u?int[48][^0-9]|[su]8[su]8|i8816|imma|marlin|machete|awq|gptq|w\d+a\d+|"
     r"quant|scaled_(mm|gemm)|i4bf16|_[48]bit",
     re.I | re.A,
 )
-_LOSS = re.compile(r"softmax.*loss", re.I | re.S)
-_TENSILE_FP32 = re.compile(TENSILE_FP32, re.I | re.A)
-_TENSILE_MATRIX = re.compile(TENSILE_MATRIX, re.A)
+_LOSS = lazy_re(r"softmax.*loss", re.I | re.S)
+_TENSILE_FP32 = lazy_re(TENSILE_FP32, re.I | re.A)
+_TENSILE_MATRIX = lazy_re(TENSILE_MATRIX, re.A)
 
 
 class KernelName(NamedTuple):

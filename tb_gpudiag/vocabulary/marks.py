@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 from tb_gpudiag.arrays import NONE
-from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED, any_of
+from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED, any_of, lazy_re
 
 # torch.profiler's schedule: one for each step().
 STEP = any_of(r"ProfilerStep\s?#\d+")
-_STEP_NUMBER = re.compile(r"ProfilerStep\s?#(\d{1,9})")
+_STEP_NUMBER = lazy_re(r"ProfilerStep\s?#(\d{1,9})")
 
 
 def step_number(mark: str) -> int:
@@ -23,13 +23,13 @@ STREAM_WAIT_EVENT = any_of(r"Stream Wait Event")
 
 # Inference servers mark the capture of a graph for each batch size, such as `capture_32_FULL`.
 CAPTURE = any_of(r"capture_\d+_[A-Z_]+")
-_CAPTURED_SIZE = re.compile(r"capture_(\d{1,9})_.*", re.S)
+_CAPTURED_SIZE = lazy_re(r"capture_(\d{1,9})_.*", re.S)
 
 MODULE_PREFIX = "nn.Module: "
 
 # torch.profiler with stacks: each call of a module, such as `nn.Module: Linear_3`.
 MODULE = any_of(MODULE_PREFIX + ".*", flags=re.S)
-_MODULE_PARTS = re.compile(MODULE_PREFIX + r"(.*?)(_\d+)?", re.S)
+_MODULE_PARTS = lazy_re(MODULE_PREFIX + r"(.*?)(_\d+)?", re.S)
 
 # torch.optim marks its methods, such as `Optimizer.step#SGD.step`; Lightning its hooks.
 OPTIMIZER_STEP = any_of(r"Optimizer\.step#.*", r"\[pl\]\[.*optimizer_step.*", flags=re.S)
@@ -55,7 +55,7 @@ COMPILED_REGION = any_of(r"Torch-Compiled Region: (?P<function>.*\d+)/(?P<before
 COMPILED_GRAPH = any_of(r"## Call CompiledFxGraph .*", flags=re.S)
 
 # A function that torch.compile makes of the code after a break of the graph.
-RESUMED_FUNCTION = re.compile(r"resume_(in_(?P<function>.*)_)?at_(?P<line>\d+)(_\d+)?$", re.S)
+RESUMED_FUNCTION = lazy_re(r"resume_(in_(?P<function>.*)_)?at_(?P<line>\d+)(_\d+)?$", re.S)
 
 # Marks and operators around code that torch.compile wrote, as it runs, forward and backward.
 COMPILED_CODE = any_of(
@@ -80,7 +80,7 @@ NOT_OWN_RANGE = any_of(
 )
 
 
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_ADDRESS = lazy_re(r" at 0x[0-9a-fA-F]+")
 
 
 def captured_size(name: str) -> int:

@@ -8,7 +8,7 @@ this package have none, and say with a second pattern what must not be there.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -18,8 +18,6 @@ import pyarrow.compute as pc
 from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED
 
-# RE2 is set up for each pattern: for so few characters, `re` has finished before, whatever they are.
-_FEW_CHARACTERS = 8_192
 _FLAGS = {re.IGNORECASE: "i", re.DOTALL: "s"}
 
 
@@ -34,16 +32,10 @@ class NameMatcher:
 
     @cached_property
     def _texts(self) -> pa.Array:
-        cut = (name[: self._longest] for name in self._names)
         # JSON may have halves of surrogate pairs, which UTF-8 does not.
-        texts = [name if name.isascii() else name.encode("utf-8", "replace").decode() for name in cut]
-        return pa.array(texts, pa.large_string())
-
-    @cached_property
-    def _lengths(self) -> Int64:
-        return np.fromiter(
-            (min(len(name), self._longest) for name in self._names), np.int64, len(self._names)
-        )
+        texts = [name[: self._longest].encode("utf-8", "replace") for name in self._names]
+        ends = np.cumsum([0, *map(len, texts)], dtype=np.int64)
+        return pa.LargeStringArray.from_buffers(len(texts), pa.py_buffer(ends), pa.py_buffer(b"".join(texts)))
 
     def matches(self, pattern: re.Pattern[str]) -> Bool:
         """Mask of the names that match as a whole, shape (names,)."""
@@ -54,23 +46,22 @@ class NameMatcher:
 
     def matches_some(self, pattern: re.Pattern[str], some: Int64) -> Bool:
         """Mask of these names (indices) that match as a whole, shape of `some`. No others are looked at."""
-        return self._test(pattern.fullmatch, lambda: rf"{_flags(pattern)}\A(?:{pattern.pattern})\z", some)
+        return self._test(rf"{_flags(pattern)}\A(?:{pattern.pattern})\z", some)
 
     def contains(self, pattern: re.Pattern[str], some: Int64) -> Bool:
         """Mask of these names (indices) in which the pattern is found, shape of `some`."""
-        return self._test(pattern.search, lambda: f"{_flags(pattern)}(?:{pattern.pattern})", some)
+        return self._test(f"{_flags(pattern)}(?:{pattern.pattern})", some)
 
     def with_one(self, pattern: re.Pattern[str], but_not: re.Pattern[str] | None, some: Int64) -> Int64:
         """Return those of these names (indices) in which the one is found, and the other is not."""
         some = some[self.contains(pattern, some)]
         return some if but_not is None or not len(some) else some[~self.contains(but_not, some)]
 
-    def _test(self, test: Callable[[str, int, int], object], for_re2: Callable[[], str], some: Int64) -> Bool:
-        if int(self._lengths[some].sum()) > _FEW_CHARACTERS:
-            chosen = self._texts if len(some) == len(self._names) else self._texts.take(pa.array(some))
-            return np.array(pc.match_substring_regex(chosen, for_re2()), np.bool_)
-        found = (test(self._names[i], 0, self._longest) is not None for i in some.tolist())
-        return np.fromiter(found, np.bool_, len(some))
+    def _test(self, pattern: str, some: Int64) -> Bool:
+        if not len(some):
+            return np.zeros(0, np.bool_)
+        chosen = self._texts if len(some) == len(self._names) else self._texts.take(pa.array(some))
+        return np.array(pc.match_substring_regex(chosen, pattern), np.bool_)
 
 
 def _flags(pattern: re.Pattern[str]) -> str:

@@ -10,10 +10,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from tb_gpudiag.vocabulary.operators import BATCH_NORM, MATMUL_FACTORS, TO_COPY
-from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED, any_of
+from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED, any_of, lazy_re
 
-_TRUTH = re.compile(r"True|False")
-_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,9}")
+_TRUTH = lazy_re(r"True|False")
+_WHOLE_NUMBER = lazy_re(r"-?[0-9]{1,9}")
 
 
 class ConvolutionRow(NamedTuple):

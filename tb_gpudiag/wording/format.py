@@ -7,10 +7,11 @@ tests/wording/format_vectors.json.
 from __future__ import annotations
 
 import math
-import re
 import unicodedata
 from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal
+
+from tb_gpudiag.vocabulary.patterns import lazy_re
 
 NAME_LIMIT = 400
 """Characters kept of a name: traces contain names of over 5,000 characters, and no view has room for one."""
@@ -30,7 +31,7 @@ _OTHER_QUOTES = str.maketrans("“”„‟", '""""')
 # Python rounds ties to even and JavaScript rounds them up. Both formatters round ties away from zero.
 _ROUNDING = Context(prec=400, rounding=ROUND_HALF_UP)
 
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
+_SENTENCE_END = lazy_re(r"(?<=[.!?])\s+(?=[A-Z])")
 
 
 def time_ns(nanoseconds: float) -> str:

@@ -3,13 +3,13 @@ report and the page. They are in terms.md, with what each table is about."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.collective_kinds import DDP
+from tb_gpudiag.vocabulary.patterns import lazy_re
 from tb_gpudiag.wording.format import in_quotes
 
 
@@ -45,7 +45,7 @@ def term(among: Terms, id: str) -> Term:
     return among.get(id) or Term(id, id, "", phrase=id)
 
 
-_HEADING: Final = re.compile(r"(\w+)(?: \((.+)\))?\n")
+_HEADING: Final = lazy_re(r"(\w+)(?: \((.+)\))?\n")
 
 
 def _tables() -> tuple[dict[str, Terms], dict[str, Terms]]:

@@ -134,7 +134,7 @@ def test_commands_and_the_tab_find_what_the_other_has_read(
 def test_an_interactive_page_is_made_of_a_shared_result(
     log: Path, tmp_path: Path, analyzed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tb_gpudiag.cli.diagnose.has_interactive_html", lambda: True)
+    monkeypatch.setattr("tb_gpudiag.cli.diagnosed.has_interactive_html", lambda: True)
     monkeypatch.setenv("GPUDIAG_SHARED_CACHE_DIR", str(tmp_path / "team"))
     (log / "run" / "host_1.1000.pt.trace.json").unlink()
     pages = []

@@ -43,11 +43,12 @@ from tb_gpudiag.trace.credentials.removing import CredentialFilter, cleaned
 from tb_gpudiag.trace.events import Trace
 from tb_gpudiag.trace.files.find import find_traces
 from tb_gpudiag.trace.files.limits import Limits
+from tb_gpudiag.trace.files.other_recorders import is_pickle
 from tb_gpudiag.trace.kineto.fields import Fields
 from tb_gpudiag.trace.kineto.kineto import ARGUMENTS, FIELDS, Form
 from tb_gpudiag.trace.kineto.plain import read_plain
 from tb_gpudiag.trace.kineto.scanned import GivenUp, Scanner
-from tb_gpudiag.trace.memory.snapshot_pickle import is_pickle, load_plain
+from tb_gpudiag.trace.memory.snapshot_pickle import load_plain
 from tb_gpudiag.trace.memory.snapshot_tables import read_tables
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import TraceBuilder

@@ -6,7 +6,6 @@ to those of both tables.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import field
@@ -18,13 +17,14 @@ from tb_gpudiag.digest.digest import PATH_SEPARATOR, REST, Digest, numbers, text
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.compare.side import Side
 from tb_gpudiag.vocabulary.kernel_families import Family
+from tb_gpudiag.vocabulary.patterns import lazy_re
 
 MOST_FUSED: Final = 8
 """Kernels of different families under one ancestor are paired as one group if they have at most this many
 names. Fusion replaces a handful. With more names, a group says nothing, so each family is paired by
 itself."""
 
-_COPY_ENGINE: Final = re.compile(r"Memcpy|Memset|Copy(Device|Host)To")
+_COPY_ENGINE: Final = lazy_re(r"Memcpy|Memset|Copy(Device|Host)To")
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from tb_gpudiag.report.views.document import (
     lines,
     table,
 )
+from tb_gpudiag.vocabulary.patterns import lazy_re
 from tb_gpudiag.wording.format import figures, one_line, share, size_bytes, time_us
 from tb_gpudiag.wording.quantity import duration, size
 from tb_gpudiag.wording.vocabulary import MEMORY_FIGURES, term
@@ -30,7 +31,7 @@ ROWS_SHOWN: Final = 10
 
 _LONGEST: Final = 60
 _JOIN: Final = " + "
-_PARAMETERS: Final = re.compile(r"(?<![\s:<,])\((?!anonymous namespace\)).*", re.S)
+_PARAMETERS: Final = lazy_re(r"(?<![\s:<,])\((?!anonymous namespace\)).*", re.S)
 
 _PROMISE: Final = {"INSIDE": "right", "BELOW": "too high", "ABOVE": "too low", "CANNOT_TELL": "cannot tell"}
 

@@ -3,7 +3,6 @@ graphs."""
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import lru_cache
@@ -13,11 +12,12 @@ from tb_gpudiag.digest.digest import numbers, texts
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.compare.side import Side
 from tb_gpudiag.vocabulary.kernel_names import WHOLE_GRAPH
+from tb_gpudiag.vocabulary.patterns import lazy_re
 
 # The same share as for rules about kernels: see rules/shared/recording_advice.py.
 HIDING_SHARE: Final = 0.10
 
-_NUMBER: Final = re.compile(r"\d+")
+_NUMBER: Final = lazy_re(r"\d+")
 
 Times = dict[str, float]
 """GPU time by input shapes."""

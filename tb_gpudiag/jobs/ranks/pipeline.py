@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -15,6 +14,7 @@ from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.channels import RECEIVE, SEND, Channels
 from tb_gpudiag.jobs.ranks.clocks import Clocks
 from tb_gpudiag.jobs.ranks.operations import COMPUTING, RankOperations
+from tb_gpudiag.vocabulary.patterns import lazy_re
 
 GPIPE: Final = "GPipe"
 ONE_F_ONE_B: Final = "1F1B"
@@ -24,8 +24,8 @@ ZERO_BUBBLE: Final = "zero bubble"
 
 # torch.distributed.pipelining marks each action: `Forward 3`, `Backward 3`, and with several stages on a
 # rank `PP:0F3`, where I and W are the two halves of a backward pass.
-_SINGLE = re.compile(r"(?P<pass>Forward|Backward) (?P<batch>[0-9]{1,9})")
-_SEVERAL = re.compile(r"PP:(?P<stage>[0-9]{1,9})(?P<pass>F|B|I|W)(?P<batch>[0-9]{0,9})")
+_SINGLE = lazy_re(r"(?P<pass>Forward|Backward) (?P<batch>[0-9]{1,9})")
+_SEVERAL = lazy_re(r"PP:(?P<stage>[0-9]{1,9})(?P<pass>F|B|I|W)(?P<batch>[0-9]{0,9})")
 
 
 _NO_ROWS: Final = np.zeros(0, np.int64)

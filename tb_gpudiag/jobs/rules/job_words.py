@@ -14,8 +14,6 @@ from tb_gpudiag.wording.vocabulary import CAUSES, term
 if TYPE_CHECKING:
     from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 
-
-from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.rules.answer import Saving
 from tb_gpudiag.rules.faster_rest import REST_IS_FASTER, with_faster_rest
 

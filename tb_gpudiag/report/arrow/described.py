@@ -8,6 +8,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from tb_gpudiag.vocabulary.patterns import lazy_re
+
 TEXT: Final = pa.dictionary(pa.int32(), pa.string())
 
 _TYPES: Final = {
@@ -17,7 +19,7 @@ _TYPES: Final = {
     "bool": pa.bool_(),
     "float": pa.float32(),
 }
-_COLUMN: Final = re.compile(r"^\| `(\w+)` \| (\w+) \|", re.MULTILINE)
+_COLUMN: Final = lazy_re(r"^\| `(\w+)` \| (\w+) \|", re.MULTILINE)
 
 
 def _schemas() -> dict[str, pa.Schema]:

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from tb_gpudiag.errors import LimitReached, UsageError
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.report.arrow.described import TABLES
+from tb_gpudiag.vocabulary.patterns import lazy_re
 
 # A sum over the events of a 500 MB trace takes a tenth of it.
 MEMORY_MB: Final = 1024
@@ -43,8 +44,8 @@ _CONFIG: Final = {
 }
 
 # These functions take the name of a table as text, which may be put together.
-_ANY_TABLE: Final = re.compile(r"\bquery(_table)?\b", re.IGNORECASE)
-_WORD: Final = re.compile(r"\w+")
+_ANY_TABLE: Final = lazy_re(r"\bquery(_table)?\b", re.IGNORECASE)
+_WORD: Final = lazy_re(r"\w+")
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from google.protobuf.message import Message
 
 from tb_gpudiag.arrays import NONE
@@ -11,11 +9,12 @@ from tb_gpudiag.errors import without_url_secrets
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import GENERATOR, SCHEMA_VERSION
 from tb_gpudiag.trace.files.find import TraceFile
+from tb_gpudiag.vocabulary.patterns import lazy_re
 from tb_gpudiag.wording.format import one_line
 
 PATH_LIMIT = 4_000
 
-_HOST_AND_PID = re.compile(r"(.+)_\d+")
+_HOST_AND_PID = lazy_re(r"(.+)_\d+")
 
 
 def name_file(message: pb.TraceInfo, file: TraceFile) -> None:

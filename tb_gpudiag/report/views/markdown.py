@@ -21,12 +21,13 @@ from tb_gpudiag.report.views.document import (
     Section,
     Table,
 )
+from tb_gpudiag.vocabulary.patterns import lazy_re
 
 # A comment that renders as nothing keeps "@name" and "#12" from becoming a mention and a link to an issue.
 _NOTHING = "<!-- -->"
 
 # All whitespace but the no-break space.
-_BREAKS = re.compile(r"[^\S\u00a0]+")
+_BREAKS = lazy_re(r"[^\S\u00a0]+")
 
 
 def document_markdown(document: Document) -> str:

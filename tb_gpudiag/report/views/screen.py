@@ -5,7 +5,6 @@ Shows what fits in LINES lines at any width, and says how to see the rest.
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
@@ -28,6 +27,7 @@ from tb_gpudiag.report.views.document import (
     Table,
 )
 from tb_gpudiag.report.views.text import NARROWEST, bar, severity_style
+from tb_gpudiag.vocabulary.patterns import lazy_re
 from tb_gpudiag.wording.format import NO_BREAK, cut_middle
 
 LINES: Final = 40
@@ -42,7 +42,7 @@ ROWS: Final = 5
 _BESIDE_A_TABLE: Final = 26
 
 # What the names of traces have in common.
-_SUFFIX: Final = re.compile(r"(\.pt)?(\.trace)?\.json(\.gz)?(?= \(simulated\)$|$)")
+_SUFFIX: Final = lazy_re(r"(\.pt)?(\.trace)?\.json(\.gz)?(?= \(simulated\)$|$)")
 
 # Share of the width that the name of a run may take in a table.
 _NAME_SHARE: Final = 0.4

@@ -10,10 +10,11 @@ from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.service.caches.cache import entry_key
 from tb_gpudiag.service.index.log_index import TraceEntry
+from tb_gpudiag.vocabulary.patterns import lazy_re
 
 # What only a caller of the Python interface or of a command can do: raise a limit, or name a file.
-_LIMITS = re.compile(r",? or raise Limits\.\w+", re.ASCII)
-_NAMED = re.compile(r"^name(?= an? | one )")
+_LIMITS = lazy_re(r",? or raise Limits\.\w+", re.ASCII)
+_NAMED = lazy_re(r"^name(?= an? | one )")
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from tb_gpudiag.service.caches.cache_entry import CacheEntry, read_entry
 from tb_gpudiag.service.caches.private import why_not_private
 from tb_gpudiag.service.settings import CACHE_MB, MIB
 from tb_gpudiag.version import __version__
+from tb_gpudiag.vocabulary.patterns import lazy_re
 
 # Increase it when the format or meaning of entries changes.
 SCHEMA = 3
@@ -40,8 +41,8 @@ ANALYSIS_LAYERS = ("trace", "facts", "wording", "rules", "report", "digest", "jo
 SUFFIX = ".gpudiag"
 DRAFT_PREFIX = "gpudiag-"
 _OURS = {
-    "entries": re.compile(rf".+{re.escape(SUFFIX)}"),
-    "drafts": re.compile(rf"{re.escape(DRAFT_PREFIX)}.+"),
+    "entries": lazy_re(rf".+{re.escape(SUFFIX)}"),
+    "drafts": lazy_re(rf"{re.escape(DRAFT_PREFIX)}.+"),
 }
 
 # Writing an entry never takes this long. An older draft was left behind by a process that died.

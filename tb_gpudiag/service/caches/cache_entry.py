@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import mmap
 import os
-import re
 import struct
 import zlib
 from collections.abc import Mapping
@@ -27,6 +26,7 @@ from tb_gpudiag.errors import CorruptEntry
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.service.caches.private import create_private, open_file
 from tb_gpudiag.service.settings import MIB
+from tb_gpudiag.vocabulary.patterns import lazy_re
 
 MAGIC = b"gpudiag2"
 HEAD = struct.Struct("<8sIIQ")
@@ -40,7 +40,7 @@ ENTRY_BYTES = 4096 * MIB
 ALIGNMENT = 64
 
 # Numbers and booleans only: objects would be unpickled.
-_TYPE = re.compile(r"[<|][biuf][1248]")
+_TYPE = lazy_re(r"[<|][biuf][1248]")
 
 Arrays = dict[str, npt.NDArray[Any]]
 

@@ -30,10 +30,11 @@ from tb_gpudiag.errors import CorruptEntry
 from tb_gpudiag.service.caches.cache_entry import Unpacked, unpack
 from tb_gpudiag.service.caches.private import create_private, open_file, why_not_private
 from tb_gpudiag.service.settings import MIB, Settings
+from tb_gpudiag.vocabulary.patterns import lazy_re
 
 SUFFIX: Final = ".gpudiag"
-_ENTRY: Final = re.compile(rf"[0-9a-f]{{32}}{re.escape(SUFFIX)}")
-_DRAFT: Final = re.compile(r"\.[0-9a-f]{32}(-[0-9a-f]{32}\.draft|\.claim)")
+_ENTRY: Final = lazy_re(rf"[0-9a-f]{{32}}{re.escape(SUFFIX)}")
+_DRAFT: Final = lazy_re(r"\.[0-9a-f]{32}(-[0-9a-f]{32}\.draft|\.claim)")
 
 # Files are never writable for everyone. Whether the group may write depends on the directory.
 _MOST_PERMISSIONS: Final = 0o664

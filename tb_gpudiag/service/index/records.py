@@ -26,6 +26,7 @@ from tb_gpudiag.report.essentials import busiest
 from tb_gpudiag.report.wire import to_json
 from tb_gpudiag.service.index.run_rows import memory_share, row_with
 from tb_gpudiag.trace.files.find import TraceFile
+from tb_gpudiag.vocabulary.patterns import lazy_re
 
 # TensorBoard reads its event files every 5 s, or less often.
 READ_EVERY_S = 5.0
@@ -49,8 +50,8 @@ _MOST_US_OR_BYTES: Final = 1e14
 _LATEST_S: Final = 1e10
 
 # Where the handler puts its own event files: RUN/gpudiag/WORKER.
-_OWN_RUN: Final = re.compile(r"(?:(?P<run>.*)/)?gpudiag/[^/]+", re.DOTALL)
-_SPAN: Final = re.compile(r"[0-9]{1,19}")
+_OWN_RUN: Final = lazy_re(r"(?:(?P<run>.*)/)?gpudiag/[^/]+", re.DOTALL)
+_SPAN: Final = lazy_re(r"[0-9]{1,19}")
 _DIGITS_OF_NS: Final = 19
 
 

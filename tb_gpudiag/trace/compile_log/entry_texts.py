@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from tb_gpudiag.trace.compile_log.log import FailedGuard, LoggedBreak, NoGraph
+from tb_gpudiag.vocabulary.patterns import lazy_re
 
 # A text of the user's program can be of any length. Guards and reasons of torch take up to some hundred.
 MOST_CHARACTERS: Final = 600
@@ -18,20 +19,20 @@ MOST_GUARDS: Final = 16
 # Frames of the user's code above a break.
 _MOST_FRAMES: Final = 64
 
-_OF: Final = re.compile(r"(?P<of>!?[\d/]+)(?:_\d+)?: ")
-_FRAME: Final = re.compile(r'^ *File "([^"\n]+)", line (\d{1,9}), in ([^\n]*)$', re.MULTILINE)
-_BREAK_AT: Final = re.compile(r"Graph break in user code at ([^\n]{1,4096}):(\d{1,9})$", re.MULTILINE)
-_BREAK_REASON: Final = re.compile(r"^(?:Graph Break )?Reason: (.*)", re.MULTILINE | re.DOTALL)
+_OF: Final = lazy_re(r"(?P<of>!?[\d/]+)(?:_\d+)?: ")
+_FRAME: Final = lazy_re(r'^ *File "([^"\n]+)", line (\d{1,9}), in ([^\n]*)$', re.MULTILINE)
+_BREAK_AT: Final = lazy_re(r"Graph break in user code at ([^\n]{1,4096}):(\d{1,9})$", re.MULTILINE)
+_BREAK_REASON: Final = lazy_re(r"^(?:Graph Break )?Reason: (.*)", re.MULTILINE | re.DOTALL)
 # After the reason: hints, what only developers of torch need, and stacks.
-_AFTER_REASON: Final = re.compile(
+_AFTER_REASON: Final = lazy_re(
     r"\n[ \t]{0,8}(?:Hint:|Developer debug context:|For more details about|User code traceback:|"
     r"from user code:?\n|Traceback \(most recent call last\)|The graph break occurred in)"
 )
-_OPCODE: Final = re.compile(r"Encountered graph break when attempting to trace [^\n]*\n+")
-_NO_GRAPH: Final = re.compile(r"^(skipping cudagraphs due to )+", re.IGNORECASE)
+_OPCODE: Final = lazy_re(r"Encountered graph break when attempting to trace [^\n]*\n+")
+_NO_GRAPH: Final = lazy_re(r"^(skipping cudagraphs due to )+", re.IGNORECASE)
 _TORCHS_OWN: Final = "Traceback (most recent call last)"
-_LOCAL: Final = re.compile(r"L\['([^'\n]+)'\]")
-_VALUE_GUARD: Final = re.compile(r"(.+?) (==|is) (.+)")
+_LOCAL: Final = lazy_re(r"L\['([^'\n]+)'\]")
+_VALUE_GUARD: Final = lazy_re(r"(.+?) (==|is) (.+)")
 
 
 def failed_guards(payload: str) -> tuple[FailedGuard, ...]:

@@ -28,6 +28,7 @@ from tb_gpudiag.trace.compile_log.entry_texts import (
 from tb_gpudiag.trace.compile_log.log import CompileLog, FailedGuard, LoggedBreak, LoggedCompilation
 from tb_gpudiag.trace.credentials.removing import cleaned
 from tb_gpudiag.trace.files.opening import open_local
+from tb_gpudiag.vocabulary.patterns import lazy_re
 
 # torch gives up on a function after 8 compilations by default. Real jobs have some hundred.
 MOST_COMPILATIONS: Final = 20_000
@@ -38,10 +39,10 @@ _LARGEST_PID: Final = 1 << 22
 _MOST_LINES: Final = 10**9
 UNKNOWN_PID: Final = 0
 
-_HEAD: Final = re.compile(
+_HEAD: Final = lazy_re(
     rb'[A-Z]\d{4} \d\d:\d\d:\d\d\.\d{6} (?P<pid>\d{1,20}) [^\n"]*?\] (?P<json>\{.*)', re.DOTALL
 )
-_VERSION: Final = re.compile(r"\d[\w.+-]{0,60}")
+_VERSION: Final = lazy_re(r"\d[\w.+-]{0,60}")
 _NAMES: Final = (
     b'{"compilation_metrics"',
     b'"recompile_reasons"',
@@ -282,7 +283,7 @@ BLOCK_BYTES: Final = 4 << 20
 
 # What decides whether an entry is of interest is at its start.
 _NAME_BYTES: Final = 400
-_LINE: Final = re.compile(rb"\n([^\t\n][^\n]*)")
+_LINE: Final = lazy_re(rb"\n([^\t\n][^\n]*)")
 
 
 @dataclass

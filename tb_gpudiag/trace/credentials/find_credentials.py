@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from tb_gpudiag.vocabulary.credential_forms import forms_in
 from tb_gpudiag.vocabulary.credential_names import MARK, Name, is_credential, kind_of_name
+from tb_gpudiag.vocabulary.patterns import lazy_re
 
 # Of a value, this much is judged.
 _JUDGED: Final = 256
@@ -28,7 +29,7 @@ _LONGEST_INSIDE: Final = 8 << 10
 _OPEN: Final = (b"{", b"[")
 _MARK: Final = MARK.encode("ascii")
 
-_CODED: Final = re.compile(
+_CODED: Final = lazy_re(
     rb"\\\\{0,15}(?:u00([2-7][0-9A-Fa-f])|(/))|%(2[267Ff]|3[AaDdFf]|40)|&(quot|#3[49]|amp);"
 )
 _SPELLED: Final = {b"/": b"2f", b"quot": b"22", b"#34": b"22", b"#39": b"27", b"amp": b"26"}
@@ -44,7 +45,7 @@ _PARTS: Final = {
 def _expression(text: bytes) -> re.Pattern[bytes]:
     for name, part in _PARTS.items():
         text = text.replace(name, part)
-    return re.compile(text)
+    return lazy_re(text)
 
 
 _NAMED: Final = _expression(
@@ -68,31 +69,31 @@ _PAIRED: Final = _expression(
 _VALUE_ENTRY: Final = _expression(rb"(?i:value)\\{0,16}\"{space}{0,64}:{space}{0,64}(?P<open>\\{0,16}\")")
 # The host after a password is the first with a port or a dot, or else the last.
 _HOST: Final = rb"(?![^\s/\"'\\,;)\]?#&<>])"
-_URL: Final = re.compile(
+_URL: Final = lazy_re(
     rb"://(?P<user>[^\s\"'/@:\\?#<>]{0,128})(?::(?![0-9]{1,5}(?:/|\Z))(?P<password>"
     rb"[^\s\"'\\<>?#]{1,256}?(?=@(?:[\w\-]+(?:\.[\w\-]+)*:[0-9]{1,5}|[\w\-]+(?:\.[\w\-]+)+"
     rb"|localhost|\[[0-9A-Fa-f:.]+\](?::[0-9]{1,5})?)HOST)"
     rb"|[^\s\"'\\<>?#]{1,256}(?=@[\w\-]+HOST)))?@".replace(b"HOST", _HOST)
 )
 # A value without quotes ends at a quote or space, or at a separator that another name follows.
-_RUN: Final = re.compile(
+_RUN: Final = lazy_re(
     rb"(?:[^\s\"'`\\&;,<]|<(?!/)|\\\\(?![nrtu\"'\\])|\\u(?!00[0-3])[0-9a-fA-F]{4}"
     rb"|[&;,](?!(?:amp;)?[A-Za-z_][A-Za-z0-9_.\-]{0,64}=|[\s\"'\\]|\Z))*"
 )
-_LINE: Final = re.compile(rb"(?:[^\r\n\"'`\\]|\\\\(?![nrtu\"'\\])|\\u(?!00[0-3])[0-9a-fA-F]{4})*")
+_LINE: Final = lazy_re(rb"(?:[^\r\n\"'`\\]|\\\\(?![nrtu\"'\\])|\\u(?!00[0-3])[0-9a-fA-F]{4})*")
 _QUOTED: Final = {
-    b"'": re.compile(rb"(?:[^'\"\\\r\n]|\\\\'|\\[^'])*(?=')"),
-    b"`": re.compile(rb"(?:[^`\"\\\r\n]|\\[^`])*(?=`)"),
+    b"'": lazy_re(rb"(?:[^'\"\\\r\n]|\\\\'|\\[^'])*(?=')"),
+    b"`": lazy_re(rb"(?:[^`\"\\\r\n]|\\[^`])*(?=`)"),
 }
-_END_OF_STRING: Final = re.compile(rb"[,:\]}\s]|\Z")
+_END_OF_STRING: Final = lazy_re(rb"[,:\]}\s]|\Z")
 # What a pair of strings is about: an option, a variable, a header.
-_PAIR_NAME: Final = re.compile(
+_PAIR_NAME: Final = lazy_re(
     r"--?[A-Za-z][\w.-]*|[A-Z][A-Z0-9_.-]*|[A-Za-z]+(?:-[A-Za-z]+)+|[Aa]uthorization|[Cc]ookie"
 )
-_COLON: Final = re.compile(rb'\\{0,16}"[ \t\r\n]{0,64}:')
-_HEADER: Final = re.compile(r"(?i)(?:[A-Za-z]+-)*(?:authorization|cookie)")
-_LINE_START: Final = re.compile(rb"(?:\A|[\r\n]|\\[nr]|(?<!\\)\")(?:[ \t]|-[ \t])*\Z")
-_TOKEN: Final = re.compile(rb'[{}\[\]]|"(?P<text>(?:[^"\\]|\\.)*)"[ \t\r\n]*(?P<colon>:)?', re.DOTALL)
+_COLON: Final = lazy_re(rb'\\{0,16}"[ \t\r\n]{0,64}:')
+_HEADER: Final = lazy_re(r"(?i)(?:[A-Za-z]+-)*(?:authorization|cookie)")
+_LINE_START: Final = lazy_re(rb"(?:\A|[\r\n]|\\[nr]|(?<!\\)\")(?:[ \t]|-[ \t])*\Z")
+_TOKEN: Final = lazy_re(rb'[{}\[\]]|"(?P<text>(?:[^"\\]|\\.)*)"[ \t\r\n]*(?P<colon>:)?', re.DOTALL)
 
 
 class FoundCredential(NamedTuple):

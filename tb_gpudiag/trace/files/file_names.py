@@ -11,27 +11,26 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from tb_gpudiag.errors import GpudiagError
 from tb_gpudiag.frozen import dataclass
+from tb_gpudiag.vocabulary.patterns import lazy_re
 
 if TYPE_CHECKING:
     from tb_gpudiag.vocabulary.recorded import FileKind
 
-_TRACE_NAME: Final = re.compile(
-    r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?\.pt\.trace\.json(?:\.gz)?", re.DOTALL
-)
-_SNAPSHOT_NAME: Final = re.compile(
+_TRACE_NAME: Final = lazy_re(r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?\.pt\.trace\.json(?:\.gz)?", re.DOTALL)
+_SNAPSHOT_NAME: Final = lazy_re(
     r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?\.(?:pickle(?:\.gz)?|html)", re.DOTALL
 )
 # `export_memory_timeline` takes any name. No other files have these names.
-_TIMELINE_NAME: Final = re.compile(
+_TIMELINE_NAME: Final = lazy_re(
     r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?(?:\.raw\.json\.gz|(?<=memory_timeline)\.json(?:\.gz)?)",
     re.DOTALL,
 )
 # `export_chrome_trace` takes any name, proton appends `.chrome_trace`, and other programs also write JSON,
 # traces of Perfetto and pickles: the content decides.
-ANY_JSON: Final = re.compile(r".*\.(?:json|chrome_trace)(?:\.gz)?", re.DOTALL)
-ANY_PFTRACE: Final = re.compile(r".*\.pftrace(?:\.gz)?", re.DOTALL)
-ANY_DATABASE: Final = re.compile(r".*\.sqlite(?:\.gz)?", re.DOTALL)
-_JSON_NAME: Final = re.compile(
+ANY_JSON: Final = lazy_re(r".*\.(?:json|chrome_trace)(?:\.gz)?", re.DOTALL)
+ANY_PFTRACE: Final = lazy_re(r".*\.pftrace(?:\.gz)?", re.DOTALL)
+ANY_DATABASE: Final = lazy_re(r".*\.sqlite(?:\.gz)?", re.DOTALL)
+_JSON_NAME: Final = lazy_re(
     r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?(?:\.json|\.chrome_trace|\.pftrace|\.sqlite)?(?:\.gz)?", re.DOTALL
 )
 # Each version of a file is opened once. With more files than this, they are opened again on every scan.

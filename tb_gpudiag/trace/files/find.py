@@ -26,19 +26,20 @@ from tb_gpudiag.trace.files.opening import open_local
 from tb_gpudiag.trace.files.other_recorders import MAGIC, is_database
 from tb_gpudiag.trace.files.remote import Version, listed, version
 from tb_gpudiag.trace.files.source import is_remote, unreadable
+from tb_gpudiag.vocabulary.patterns import lazy_re
 from tb_gpudiag.vocabulary.recorded import FileKind
 
 __all__ = ["Found", "Tell", "TraceFile", "find_traces", "may_be_database", "parse_logdir_spec", "sort_files"]
 
 # On a remote store, reading the first bytes of each file takes too long: the name has to say what it is.
 _TELLING_NAMES: Final = {
-    "snapshot": re.compile(r"snapshot|memory", re.IGNORECASE),
-    "trace": re.compile(r"(?<![a-z])trace(?![a-z])", re.IGNORECASE),
+    "snapshot": lazy_re(r"snapshot|memory", re.IGNORECASE),
+    "trace": lazy_re(r"(?<![a-z])trace(?![a-z])", re.IGNORECASE),
 }
-_TELLING_DATABASE: Final = re.compile(r"nsys|nsight|report|profile|trace", re.IGNORECASE)
+_TELLING_DATABASE: Final = lazy_re(r"nsys|nsight|report|profile|trace", re.IGNORECASE)
 # TensorBoard's own pattern for a URL in --logdir_spec.
-_SPEC_URL: Final = re.compile(r"[a-zA-Z][0-9a-zA-Z.]*://")
-_SPEC_DRIVE: Final = re.compile(r"[a-zA-Z]:\\")
+_SPEC_URL: Final = lazy_re(r"[a-zA-Z][0-9a-zA-Z.]*://")
+_SPEC_DRIVE: Final = lazy_re(r"[a-zA-Z]:\\")
 
 
 Tell = Callable[[Found], None]

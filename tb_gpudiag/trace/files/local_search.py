@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from tb_gpudiag.errors import LinksNotFollowed, TraceError, Unreadable
+from tb_gpudiag.trace.files.clock_names import clock_of
 from tb_gpudiag.trace.files.file_names import (
     ANY_DATABASE,
     ANY_PFTRACE,
@@ -34,13 +35,12 @@ from tb_gpudiag.trace.files.other_recorders import (
     is_pftrace,
     is_report,
     is_rocprof,
+    is_snapshot,
     rank_in,
     report_refused,
 )
 from tb_gpudiag.trace.files.source import GZIP, GZIP_MAGIC, unreadable
 from tb_gpudiag.trace.memory.memory_viz_page import is_memory_viz_page
-from tb_gpudiag.trace.memory.snapshot_pickle import is_snapshot
-from tb_gpudiag.trace.step_clocks.clock_state import clock_of
 from tb_gpudiag.vocabulary.recorded import FileKind
 
 # Kineto's keys come first. Events follow metadata, if another program has written the file again.

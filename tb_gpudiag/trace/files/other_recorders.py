@@ -8,6 +8,7 @@ import re
 from typing import Final
 
 from tb_gpudiag.errors import NotATrace
+from tb_gpudiag.vocabulary.patterns import lazy_re
 
 REPORT_SUFFIXES: Final = (".nsys-rep", ".qdrep", ".qdstrm")
 """Names of reports that only `nsys` itself can read."""
@@ -18,17 +19,43 @@ MAGIC: Final = b"SQLite format 3\x00"
 EXPORT_HEAD_BYTES: Final = 64 << 10
 """The names of an export's tables are in its first pages."""
 
-_TABLES: Final = re.compile(
+_TABLES: Final = lazy_re(
     rb"CREATE TABLE \"?(CUPTI_ACTIVITY_KIND_|TARGET_INFO_|META_DATA_EXPORT|NVTX_EVENTS|ENUM_NSYS_|OSRT_API)"
 )
 
-_ROCPROF: Final = re.compile(rb'\s*\{\s*"rocprofiler-sdk-tool"\s*:\s*\[')
+_TIMELINE: Final = lazy_re(rb"\s*\[\s*\[\s*[-0-9\]]")
+
+_ROCPROF: Final = lazy_re(rb'\s*\{\s*"rocprofiler-sdk-tool"\s*:\s*\[')
 
 # Each packet of Perfetto's binary traces: the tag of field 1, and a length of up to five bytes.
-_PACKET: Final = re.compile(rb"\n([\x80-\xff]{0,4}[\x00-\x7f])", re.DOTALL)
+_PACKET: Final = lazy_re(rb"\n([\x80-\xff]{0,4}[\x00-\x7f])", re.DOTALL)
 _PACKETS_SEEN: Final = 3
-_BINARY: Final = re.compile(rb"[\x00-\x08\x0e-\x1f]")  # not in text
+_BINARY: Final = lazy_re(rb"[\x00-\x08\x0e-\x1f]")  # not in text
 _OPENINGS: Final = (b"{", b"[", b"<")
+
+_OPENS_DICT: Final = rb"\}(?:\x94|q.)?\("
+_TEXT_FOLLOWS: Final = rb"(?:\x8c.|X.{4})"
+# The protocol, a frame, then a dict with its first key, or a list of segments with their first two.
+_SNAPSHOT: Final = lazy_re(
+    rb"(?s:\x80[\x02-\x05](?:\x95.{8})?(?:%(dict)s%(text)s(?:segments|device_traces)"
+    rb"|\](?:\x94|q.)?\(?%(dict)s%(text)sdevice(?:\x94|q.)?K.%(text)saddress))"
+    % {b"dict": _OPENS_DICT, b"text": _TEXT_FOLLOWS}
+)
+
+
+def is_pickle(head: bytes) -> bool:
+    """Return whether a file that starts like this is a pickle of protocol 2 or later, as torch writes."""
+    return len(head) > 2 and head[0] == 0x80 and 2 <= head[1] <= 5
+
+
+def is_snapshot(head: bytes) -> bool:
+    """Return whether it is a pickle of a memory snapshot, or a list of segments (`memory_snapshot()`)."""
+    return _SNAPSHOT.match(head) is not None
+
+
+def is_memory_timeline(head: bytes) -> bool:
+    """Return whether a file that starts like this is a memory timeline: lists of numbers, not objects."""
+    return _TIMELINE.match(head) is not None
 
 
 def is_database(head: bytes) -> bool:
@@ -118,10 +145,10 @@ DUMP_HEAD_BYTES: Final = 4 << 10
 
 # torch appends the rank to the prefix that the user chooses, and nothing after it. TensorBoard numbers its
 # event files, too.
-_DUMP_NAME: Final = re.compile(r"(?!.*\.tfevents\.).*?(?P<rank>\d{1,9})(\.(json|pickle|pkl))?", re.DOTALL)
-_DUMP_START: Final = re.compile(rb"\x80[\x02-\x05]|\s*\{", re.DOTALL)
+_DUMP_NAME: Final = lazy_re(r"(?!.*\.tfevents\.).*?(?P<rank>\d{1,9})(\.(json|pickle|pkl))?", re.DOTALL)
+_DUMP_START: Final = lazy_re(rb"\x80[\x02-\x05]|\s*\{", re.DOTALL)
 # Of all versions one is there: torch writes them first, or JSON sorts them before long ones.
-_DUMP_FIELDS: Final = re.compile(rb"comm_lib_version|nccl_version|pg_config|collective_seq_id")
+_DUMP_FIELDS: Final = lazy_re(rb"comm_lib_version|nccl_version|pg_config|collective_seq_id")
 
 
 def rank_in(name: str) -> int | None:

@@ -34,6 +34,7 @@ from tb_gpudiag.trace.files.other_recorders import DUMP_HEAD_BYTES, is_dump, ran
 from tb_gpudiag.trace.flight_recorder.dump import FlightDump, Operation, ProcessGroup, Progress, Signature
 from tb_gpudiag.trace.flight_recorder.plain_pickle import plain_data
 from tb_gpudiag.vocabulary.frames import Frame, LineKind, place_frame
+from tb_gpudiag.vocabulary.patterns import lazy_re
 
 # torch keeps the last 2,000 operations by default, which take 2 to 10 MB with their stacks. A rank's dump is
 # read as a whole.
@@ -47,12 +48,12 @@ _MOST_FRAMES: Final = 1_000_000
 
 T = TypeVar("T")
 
-_PICKLE: Final = re.compile(rb"\x80[\x02-\x05]", re.DOTALL)
-_RANKS: Final = re.compile(r"\[(\d{1,9}(, ?\d{1,9})*)?\]")
-_PEER: Final = re.compile(r"(\d{1,9})(->|<-)(\d{1,9})")
+_PICKLE: Final = lazy_re(rb"\x80[\x02-\x05]", re.DOTALL)
+_RANKS: Final = lazy_re(r"\[(\d{1,9}(, ?\d{1,9})*)?\]")
+_PEER: Final = lazy_re(r"(\d{1,9})(->|<-)(\d{1,9})")
 # Ranks may give different sizes to these.
-_UNEVEN: Final = re.compile(r"all_to_?all|gather|scatter|coalesced|barrier", re.IGNORECASE)
-_EVEN: Final = re.compile(r"_base|into_tensor|scatter_tensor")
+_UNEVEN: Final = lazy_re(r"all_to_?all|gather|scatter|coalesced|barrier", re.IGNORECASE)
+_EVEN: Final = lazy_re(r"_base|into_tensor|scatter_tensor")
 _DEFAULT_GROUP: Final = "default_pg"
 _REMEDY: Final = (
     "before the job starts, set TORCH_FR_DUMP_TEMP_FILE=FOLDER/rank_ (before torch 2.13 also "

@@ -27,17 +27,18 @@ from tb_gpudiag.trace.kineto.settle import Settled, Settler
 from tb_gpudiag.trace.kineto.structure import BracketScanner
 from tb_gpudiag.trace.kineto.top import Stream
 from tb_gpudiag.trace.trace_parts import TracePart
+from tb_gpudiag.vocabulary.patterns import lazy_re
 
 # The scanner releases Python's lock: two workers keep two cores busy while this thread cuts.
 _WORKERS: Final = 2
 # Enough chunks to keep the workers busy, few enough to bound memory.
 _CHUNKS_AHEAD: Final = 4
 
-_CUT: Final = re.compile(rb"\}[ \t\r\n]*,[ \t\r\n]*(?=\{)")
+_CUT: Final = lazy_re(rb"\}[ \t\r\n]*,[ \t\r\n]*(?=\{)")
 # Probably: a list of objects in an event also ends like this.
-_ARRAY_END: Final = re.compile(rb"\}[ \t\r\n]*\][ \t\r\n]*(?:\}|,[ \t\r\n]*\")")
-_AFTER_ELEMENT: Final = re.compile(rb"\A[ \t\r\n]*,")
-_BEFORE_REST: Final = re.compile(rb"\A[ \t\r\n]*\]")
+_ARRAY_END: Final = lazy_re(rb"\}[ \t\r\n]*\][ \t\r\n]*(?:\}|,[ \t\r\n]*\")")
+_AFTER_ELEMENT: Final = lazy_re(rb"\A[ \t\r\n]*,")
+_BEFORE_REST: Final = lazy_re(rb"\A[ \t\r\n]*\]")
 _BRACE: Final = ord("{")
 _FIRST_LOOK_BYTES: Final = 8 << 10
 # The text between two events is shorter. Keeping this much finds it across the border of two chunks.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from typing import Final
 
@@ -33,7 +32,7 @@ from tb_gpudiag.trace.trace_parts import (
 from tb_gpudiag.vocabulary.collective_kinds import BACK_END_MARK, CALL
 from tb_gpudiag.vocabulary.kernel_names import communicates
 from tb_gpudiag.vocabulary.operators import COLLECTIVE_PARAMETERS
-from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED
+from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED, lazy_re
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, GPU_WORK_CATEGORIES, Category
 from tb_gpudiag.vocabulary.shaped_operators import has_cost, has_settings, streamed_times
 
@@ -51,7 +50,7 @@ _LARGEST_SIDE: Final = 2**40
 _LARGEST_COUNT: Final = 1e30
 # Keys that repeat what the event's name says.
 _PLAIN_KEYS: Final = frozenset({"", " ", "value", "count", "counter"})
-_METRIC: Final = re.compile(r"[a-z]\w*__\w[\w.]*")
+_METRIC: Final = lazy_re(r"[a-z]\w*__\w[\w.]*")
 _BARE_COPY: Final = "Memcpy"
 # Kineto writes at most 30 ranks of a group, and names are shorter.
 _LONGEST_MESSAGE: Final = 1_000

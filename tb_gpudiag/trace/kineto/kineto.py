@@ -13,7 +13,7 @@ from typing import Any, Final
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.trace.events import Metadata
 from tb_gpudiag.vocabulary.kernel_families import GRID_IN_THREADS
-from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED
+from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED, lazy_re
 from tb_gpudiag.vocabulary.recorded import Category
 
 
@@ -94,9 +94,9 @@ ARGUMENTS: Final = {
 }
 """Fields read from the `args` of an event. An event has few of them."""
 
-_HIP_LAUNCH: Final = re.compile(r"hip\w*LaunchKernel\w*")
-_LAUNCH_IN_THREADS: Final = re.compile(r"hip(ExtModule|HccModule)Launch\w*")
-_KERNEL_IN_THREADS: Final = re.compile(GRID_IN_THREADS)
+_HIP_LAUNCH: Final = lazy_re(r"hip\w*LaunchKernel\w*")
+_LAUNCH_IN_THREADS: Final = lazy_re(r"hip(ExtModule|HccModule)Launch\w*")
+_KERNEL_IN_THREADS: Final = lazy_re(GRID_IN_THREADS)
 
 _CATEGORIES: Final = {
     "operator": Category.CPU_OP,
@@ -131,12 +131,12 @@ _CATEGORIES: Final = {
 
 # torch 1.8 to 1.11 had no category for annotations: marks of the profiler, the DataLoader and optimizers were
 # `Operator`s. `gpu_user_annotation` repeats ProfilerStep on the GPU and is never a step of the host.
-_ANNOTATION_OF_OLD: Final = re.compile(r"ProfilerStep#|enumerate\(DataLoader\)#|Optimizer\.")
+_ANNOTATION_OF_OLD: Final = lazy_re(r"ProfilerStep#|enumerate\(DataLoader\)#|Optimizer\.")
 
 SYNC_TID_OFFSET: Final = 1_000_000
 """Newer Kineto shows synchronization events of a stream under a thread of their own: tid = stream + this."""
 
-_STREAM_TID: Final = re.compile(r"(?:stream\s*)?(-?[0-9]+)", re.IGNORECASE)
+_STREAM_TID: Final = lazy_re(r"(?:stream\s*)?(-?[0-9]+)", re.IGNORECASE)
 
 MEMORY_NAME: Final = "[memory]"
 OUT_OF_MEMORY_NAME: Final = "[OutOfMemory]"
@@ -178,18 +178,18 @@ METADATA_KEYS: Final = frozenset(
 """Top-level keys that are kept; all others are skipped."""
 
 
-_KINETO_START: Final = re.compile(
+_KINETO_START: Final = lazy_re(
     rb'\s*\{.*"schemaVersion"\s*:.*"(deviceProperties|distributedInfo|traceEvents)"', re.DOTALL
 )
 # `schema`, then pid, time and start_ts in any order, then `nodes`.
-_EXECUTION_TRACE_START: Final = re.compile(
+_EXECUTION_TRACE_START: Final = lazy_re(
     rb'\s*\{(?=[^{}\[\]]{0,1000}?"schema"\s*:\s*")[^{}\[\]]{0,1000}?"nodes"\s*:\s*\['
 )
-_EVENTS_START: Final = re.compile(rb'\s*(\[|\{.*"traceEvents"\s*:\s*\[)', re.DOTALL)
+_EVENTS_START: Final = lazy_re(rb'\s*(\[|\{.*"traceEvents"\s*:\s*\[)', re.DOTALL)
 # Lines about other things come with profilers that run beside.
 _MOST_LOGGED: Final = 100
-_NO_GPUS: Final = re.compile(r"GetDeviceCount failed with code (\d{1,4})$", re.ASCII)
-_CATEGORY: Final = re.compile(rb'"cat"\s*:\s*"([^"]+)"')
+_NO_GPUS: Final = lazy_re(r"GetDeviceCount failed with code (\d{1,4})$", re.ASCII)
+_CATEGORY: Final = lazy_re(rb'"cat"\s*:\s*"([^"]+)"')
 
 
 def is_trace(head: bytes) -> bool:

@@ -6,7 +6,6 @@ say. So one unbalanced quote costs one event, not all the events after it.
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 import numpy as np
@@ -16,20 +15,21 @@ from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.files.limits import Limits
 from tb_gpudiag.trace.kineto.plain import is_json
 from tb_gpudiag.trace.kineto.structure import Elements, Marks, segmented
+from tb_gpudiag.vocabulary.patterns import lazy_re
 
 _SPACE: Final = b" \t\r\n"
 # A value that is not an event, if it is simple enough for an expression, and the comma after it.
-_VALUE: Final = re.compile(rb"(?:[-+.0-9A-Za-z]+|\"[^\"\\,{}\[\]]*\"|\[[^\",{}\[\]]*\])[ \t\r\n]*,[ \t\r\n]*")
+_VALUE: Final = lazy_re(rb"(?:[-+.0-9A-Za-z]+|\"[^\"\\,{}\[\]]*\"|\[[^\",{}\[\]]*\])[ \t\r\n]*,[ \t\r\n]*")
 # Between two events: the end of one, such values, and the start of the next with a key that events have.
-BETWEEN: Final = re.compile(
+BETWEEN: Final = lazy_re(
     rb"\}(?P<gap>[ \t\r\n]*,[ \t\r\n]*(?:" + _VALUE.pattern + rb"){0,1000})"
     rb'(?=\{[ \t\r\n]*"(?:ph|cat|name|pid|tid|ts|dur|id|bp|s|args)")'
 )
-_COMMA: Final = re.compile(rb"[ \t\r\n]*,")
+_COMMA: Final = lazy_re(rb"[ \t\r\n]*,")
 # What may follow the array of events: another key, the end of the object or the end of the file.
-_AFTER_ARRAY: Final = re.compile(rb'[ \t\r\n]*(?:,[ \t\r\n]*"[^"]*"[ \t\r\n]*:|\}[ \t\r\n]*\Z|\Z)')
+_AFTER_ARRAY: Final = lazy_re(rb'[ \t\r\n]*(?:,[ \t\r\n]*"[^"]*"[ \t\r\n]*:|\}[ \t\r\n]*\Z|\Z)')
 # The same after an event so broken that its brackets mean nothing.
-_BROKEN_END: Final = re.compile(
+_BROKEN_END: Final = lazy_re(
     rb'(?P<array>\}[ \t\r\n]*\])[ \t\r\n]*(?:,[ \t\r\n]*"[^"]*"[ \t\r\n]*:|\}?[ \t\r\n]*\Z)'
 )
 # Also splits an event that contains a list of objects with event-like keys. Join at most this many pieces.

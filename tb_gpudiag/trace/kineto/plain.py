@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import gc
 import json
-import re
 from collections.abc import Iterable
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, Final
@@ -19,8 +18,9 @@ from tb_gpudiag.arrays import NONE, Bool, Float64, Int64
 from tb_gpudiag.trace.kineto import kineto
 from tb_gpudiag.trace.kineto.fields import CounterEvent, Fields
 from tb_gpudiag.trace.kineto.repair import has_lone_surrogate
+from tb_gpudiag.vocabulary.patterns import lazy_re
 
-_NUMERAL: Final = re.compile(r"[ ]*-?[0-9]{1,400}(?:\.[0-9]{1,400})?(?:[eE][-+]?[0-9]{1,4})?[ ]*")
+_NUMERAL: Final = lazy_re(r"[ ]*-?[0-9]{1,400}(?:\.[0-9]{1,400})?(?:[eE][-+]?[0-9]{1,4})?[ ]*")
 _LARGEST: Final = 2**63
 _THOUSANDTH: Final = Decimal("0.001")
 

@@ -5,15 +5,16 @@ The documents follow one another, a line each, and their events have no `pid`: w
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
+from tb_gpudiag.vocabulary.patterns import lazy_re
+
 NOTE: Final = "recorded by Triton's proton: kernels alone, and the file does not say which GPU: 0 is assumed"
 
-_START: Final = re.compile(rb'\s*\{"displayTimeUnit":"us","traceEvents":\[\{"args":\{"call_stack":\[')
+_START: Final = lazy_re(rb'\s*\{"displayTimeUnit":"us","traceEvents":\[\{"args":\{"call_stack":\[')
 # Names cannot contain these: in them, quotes are escaped.
-_NEXT_DOCUMENT: Final = re.compile(rb'\]\}\s*\{"displayTimeUnit":"us","traceEvents":\[')
+_NEXT_DOCUMENT: Final = lazy_re(rb'\]\}\s*\{"displayTimeUnit":"us","traceEvents":\[')
 _WITHOUT_PID: Final = b'"ph":"X","tid":'
 _ELEMENT: Final = b'{"args":'
 

@@ -13,13 +13,14 @@ from typing import Final
 import numpy as np
 
 from tb_gpudiag.trace.kineto.structure import runs
+from tb_gpudiag.vocabulary.patterns import lazy_re
 
 _CONTROL_TO_SPACE: Final = bytes(ord(" ") if code < 0x20 else code for code in range(256))
-_NOT_AVAILABLE: Final = re.compile(rb'(?i)("[ ]*:[ ]*)(?:N/A|-?(?:nan|inf(?:inity)?))(?=[ ]*[,}])')
-_MAYBE_NOT_AVAILABLE: Final = re.compile(rb"(?i):[ ]*-?[ni][/an]")
-_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+_NOT_AVAILABLE: Final = lazy_re(rb'(?i)("[ ]*:[ ]*)(?:N/A|-?(?:nan|inf(?:inity)?))(?=[ ]*[,}])')
+_MAYBE_NOT_AVAILABLE: Final = lazy_re(rb"(?i):[ ]*-?[ni][/an]")
+_SURROGATE: Final = lazy_re(rb"\\u[dD][89a-fA-F]")
 # All escapes in turn: a pair of surrogates, a lone one, and any other.
-_ESCAPE: Final = re.compile(
+_ESCAPE: Final = lazy_re(
     rb"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(?P<lone>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
 _HEX: Final = np.zeros(256, np.bool_)

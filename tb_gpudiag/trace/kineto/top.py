@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -15,9 +14,10 @@ from tb_gpudiag.trace.files.limits import Limits
 from tb_gpudiag.trace.kineto import kineto
 from tb_gpudiag.trace.kineto.repair import repaired
 from tb_gpudiag.trace.kineto.structure import BracketScanner, unescaped_quotes
+from tb_gpudiag.vocabulary.patterns import lazy_re
 
-_SPACE: Final = re.compile(rb"[ \t\r\n\x00,]*")
-_SCALAR: Final = re.compile(rb"[^\s,:{}\[\]\"]*")
+_SPACE: Final = lazy_re(rb"[ \t\r\n\x00,]*")
+_SCALAR: Final = lazy_re(rb"[^\s,:{}\[\]\"]*")
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 # Keys are names. A trace has no key longer than this.
 _MAX_KEY_BYTES: Final = 64 << 10

@@ -7,7 +7,6 @@ is about (sizes tell a GPU from the CPU), nor how much memory the allocator had 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -22,7 +21,6 @@ from tb_gpudiag.trace.memory.snapshot_marks import spans
 from tb_gpudiag.trace.trace_parts import MOST_BYTES
 from tb_gpudiag.vocabulary.recorded import DeviceType, MemoryAction, MemoryPurpose
 
-_BEGINNING: Final = re.compile(rb"\s*\[\s*\[\s*[-0-9\]]")
 _SPACE: Final = b" \t\r\n"
 _NUMBERS: Final = b"0123456789-"
 _FIELDS: Final = 4  # per event
@@ -34,11 +32,6 @@ _PART_BYTES: Final = 1 << 20
 _BLOCK_BYTES: Final = 512
 _GPU_NOTE: Final = "the file does not say which device it is about: GPU 0 is assumed"
 _CPU_NOTE: Final = "the file does not say which device it is about: by its sizes, it is the CPU"
-
-
-def is_memory_timeline(head: bytes) -> bool:
-    """Return whether a file that starts like this is a memory timeline: lists of numbers, not objects."""
-    return _BEGINNING.match(head) is not None
 
 
 def read_memory_timeline(data: bytes, path: str, progress: Callable[[float, str], None]) -> Trace:

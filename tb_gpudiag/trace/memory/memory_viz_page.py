@@ -9,8 +9,9 @@ import re
 from typing import Final
 
 from tb_gpudiag.errors import NotATrace
+from tb_gpudiag.vocabulary.patterns import lazy_re
 
-_PAGE: Final = re.compile(
+_PAGE: Final = lazy_re(
     rb"\s*(?:<!DOCTYPE html>\s*)?<html\b(?s:.{0,2000}?)add_local_files(?s:.{0,1000}?)"
     rb"local_files\s*=\s*\[\s*\{[^{}\[\]]{0,1000}?\"base64\"\s*:\s*\"",
     re.IGNORECASE,

@@ -21,15 +21,8 @@ import numpy as np
 
 from tb_gpudiag.errors import NotATrace, TooLarge, TraceError, Unsafe
 from tb_gpudiag.trace.files.limits import Limits
+from tb_gpudiag.vocabulary.patterns import lazy_re
 
-_OPENS_DICT: Final = rb"\}(?:\x94|q.)?\("
-_TEXT_FOLLOWS: Final = rb"(?:\x8c.|X.{4})"
-# The protocol, a frame, then a dict with its first key, or a list of segments with their first two.
-_SNAPSHOT: Final = re.compile(
-    rb"(?s:\x80[\x02-\x05](?:\x95.{8})?(?:%(dict)s%(text)s(?:segments|device_traces)"
-    rb"|\](?:\x94|q.)?\(?%(dict)s%(text)sdevice(?:\x94|q.)?K.%(text)saddress))"
-    % {b"dict": _OPENS_DICT, b"text": _TEXT_FOLLOWS}
-)
 _REMEDY: Final = "name a file that torch.cuda.memory._dump_snapshot wrote"
 
 # Instructions as regular expressions over their bytes. See pickletools for their names.
@@ -77,20 +70,10 @@ _LONG_TEXT_HEAD: Final = 5
 BUILDS_OBJECTS: Final = frozenset(b"ci\x93Rob\x81\x92\x82\x83\x84PQ")
 """Instructions that fetch a class or a function, call it, or give an object its state."""
 
-_NAME_IN_LINES: Final = re.compile(rb"[ci]([\w.]{1,100})\n([\w.]{1,100})\n")
-_NAME_ON_STACK: Final = re.compile(
+_NAME_IN_LINES: Final = lazy_re(rb"[ci]([\w.]{1,100})\n([\w.]{1,100})\n")
+_NAME_ON_STACK: Final = lazy_re(
     rb"\x8c.([\w.]{1,100})(?:\x94|q.)?\x8c.([\w.]{1,100})(?:\x94|q.)?\Z", re.DOTALL
 )
-
-
-def is_pickle(head: bytes) -> bool:
-    """Return whether a file that starts like this is a pickle of protocol 2 or later, as torch writes."""
-    return len(head) > 2 and head[0] == 0x80 and 2 <= head[1] <= 5
-
-
-def is_snapshot(head: bytes) -> bool:
-    """Return whether it is a pickle of a memory snapshot, or a list of segments (`memory_snapshot()`)."""
-    return _SNAPSHOT.match(head) is not None
 
 
 def load_plain(data: bytes, limits: Limits, path: str) -> Any:

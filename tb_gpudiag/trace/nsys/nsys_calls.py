@@ -3,7 +3,6 @@ and NVTX ranges, with the domains that libraries write theirs in."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -18,12 +17,13 @@ from tb_gpudiag.trace.nsys.nsys_names import Processes, named
 from tb_gpudiag.trace.nsys.nsys_stacks import PythonStacks
 from tb_gpudiag.trace.ranges import StepRanges, parsed_ranges
 from tb_gpudiag.trace.trace_parts import LONGEST_NAME, TracePart
+from tb_gpudiag.vocabulary.patterns import lazy_re
 from tb_gpudiag.vocabulary.recorded import Category
 
 _CALL: Final = ("start", "end", "globalTid", "nameId")
 # CUPTI appends the version that brought the call in this form, and says which default stream it uses.
-_SUFFIX: Final = re.compile(r"((_ptsz|_ptds)?_v\d{4,5}|_ptsz|_ptds)\Z")
-_DRIVER: Final = re.compile(r"cu(?!da)")
+_SUFFIX: Final = lazy_re(r"((_ptsz|_ptds)?_v\d{4,5}|_ptsz|_ptds)\Z")
+_DRIVER: Final = lazy_re(r"cu(?!da)")
 # A thread that is off the CPU for less than this was interrupted, and does not notice.
 _LEAST_OFF_NS: Final = 10_000
 # States of a thread that leaves the CPU.
@@ -144,7 +144,7 @@ _START_END: Final = (60, 71)
 _DOMAIN: Final = 75
 
 # Domains in which torch writes its own ranges.
-_TORCH_DOMAIN: Final = re.compile(r"(?i)(py)?torch.*")
+_TORCH_DOMAIN: Final = lazy_re(r"(?i)(py)?torch.*")
 
 
 class Ranges:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from tb_gpudiag.trace.nsys.nsys_database import MISSING, Database, Rows
 from tb_gpudiag.trace.nsys.nsys_names import Processes, named
 from tb_gpudiag.trace.trace_parts import EARLIEST_NS, LATEST_NS, MOST_BYTES, MemoryColumns, TracePart
 from tb_gpudiag.vocabulary.kernel_names import WHOLE_GRAPH_NAME
+from tb_gpudiag.vocabulary.patterns import lazy_re
 from tb_gpudiag.vocabulary.recorded import Category, DeviceType
 
 GPU_TABLES: Final = (
@@ -54,7 +54,7 @@ _NOT_ONE: Final = 2**32 - 1
 # GPU metrics: the low byte of a type is the GPU's number.
 _GPU_OF_TYPE: Final = 0xFF
 # Of some fifty metrics per GPU, those that say how busy which unit was. Others slow reading down.
-_SHOWN: Final = re.compile(
+_SHOWN: Final = lazy_re(
     r"(?i)GPC Clock|SYS Clock|SMs? Active|SM Issue|Tensor Active|SM Instructions/Tensor|DRAM .*Bandwidth|"
     r"PCIe .*(Throughput|Bandwidth)|NVLink .*(Throughput|Bandwidth)|Power|Temperature"
 )

@@ -13,6 +13,7 @@ from tb_gpudiag.trace.launched import distributed
 from tb_gpudiag.trace.made_parts import host_threads
 from tb_gpudiag.trace.nsys.nsys_database import MISSING, Database
 from tb_gpudiag.trace.nsys.nsys_gpu import Devices
+from tb_gpudiag.vocabulary.patterns import lazy_re
 
 _GPU: Final = {
     "smCount": "numSms",
@@ -25,7 +26,7 @@ _GPU: Final = {
 }
 """Columns of TARGET_INFO_GPU, and what Kineto calls the same."""
 
-_VARIABLE: Final = re.compile(r'(\w+)="?(.*?)"?\Z', re.DOTALL)
+_VARIABLE: Final = lazy_re(r'(\w+)="?(.*?)"?\Z', re.DOTALL)
 _MOST_NOTES: Final = 5
 _WARNING: Final = 2
 

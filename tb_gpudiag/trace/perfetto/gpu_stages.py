@@ -28,6 +28,7 @@ from tb_gpudiag.trace.perfetto.packets import (
     Packets,
     text_of,
 )
+from tb_gpudiag.vocabulary.patterns import lazy_re
 
 # Fields of a stage, of its further data, of its launch, and of an argument of that.
 _DURATION, _EXTRA, _GPU, _QUEUE_IID, _STAGE_IID, _LABEL_IID, _LAUNCH = 2, 6, 11, 13, 14, 20, 21
@@ -52,7 +53,7 @@ _RENAMED: Final = {
     "shared_mem_dynamic": "shared memory",
 }
 # The name of a lane of a stream: `[07] stream 7`. Kineto's thread is then `7`.
-_LANE: Final = re.compile(r"(?:\[\d+\] )?(?:stream )?(.*)", re.DOTALL)
+_LANE: Final = lazy_re(r"(?:\[\d+\] )?(?:stream )?(.*)", re.DOTALL)
 
 
 def read_stages(packets: Packets, first: int, arguments: Arguments) -> PacketSpans:

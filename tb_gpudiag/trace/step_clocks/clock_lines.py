@@ -13,8 +13,9 @@ import numpy as np
 from tb_gpudiag.arrays import Float64, Int64
 from tb_gpudiag.errors import GpudiagError, NotATrace, NothingToRead, Unreadable
 from tb_gpudiag.frozen import dataclass
+from tb_gpudiag.trace.files.clock_names import EVENT_FILE
 from tb_gpudiag.trace.files.opening import open_local
-from tb_gpudiag.trace.step_clocks.clock_state import EVENT_FILE, rank_folders
+from tb_gpudiag.trace.step_clocks.clock_state import rank_folders
 from tb_gpudiag.vocabulary.clock_phases import FULL_LINES, TAGS
 
 MOST_FILE_BYTES: Final = 64 << 20

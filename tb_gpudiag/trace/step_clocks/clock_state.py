@@ -11,18 +11,9 @@ from typing import Any, Final, TypeGuard
 from tb_gpudiag.errors import TraceError
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.credentials.removing import cleaned
+from tb_gpudiag.trace.files.clock_names import MADE, NOW, ORDER
 from tb_gpudiag.trace.files.opening import open_local
 from tb_gpudiag.vocabulary.clock_phases import PHASES, WAIT
-
-NOW: Final = "now"
-"""File of a rank: its RankSteps."""
-MADE: Final = "recorded"
-"""File of a rank: the recordings that its clock has made, each a ClockRecording."""
-ORDER: Final = "order"
-"""File of a run: its last RecordingOrder, the step from which it holds (`at`), the first step of the rank
-that gave it (`first`), and when it was given."""
-
-FOLDER: Final = os.path.join("gpudiag", "clock")
 
 COMPARED_BLOCKS: Final = 24
 """A rank compares so many blocks of its steps, the newest ones with the first half."""
@@ -30,23 +21,10 @@ COMPARED_BLOCKS: Final = 24
 MOST_RECORDINGS: Final = 50
 """The newest ones. A clock asks for four a day."""
 
-EVENT_FILE: Final = ".tfevents."
-"""Part of the names of event files."""
-
 _MOST_FILE_BYTES: Final = 1 << 16
 _MOST_RANKS: Final = 4_096
 _LARGEST: Final = 1 << 53
 """Of steps and counts, and of times in ms: no training reaches it."""
-
-
-def clock_of(path: str) -> str:
-    """Return the folder of the clocks that wrote the file of this path; "" if it is another file."""
-    place, name = os.path.split(path)
-    if name == ORDER and place.endswith(os.sep + FOLDER):
-        return place
-    clock, rank = os.path.split(place)
-    is_rank = rank.startswith("rank-") and rank[5:].isdecimal() and clock.endswith(os.sep + FOLDER)
-    return clock if is_rank and (EVENT_FILE in name or name in (NOW, MADE)) else ""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,154 @@
+"""What `gpudiag diagnose` has found in files: their reports, and what is written of them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from tb_gpudiag.cli.conditions import FailOn, is_met
+from tb_gpudiag.cli.formats import has_interactive_html, write
+from tb_gpudiag.cli.inputs import Show, progress_bar
+from tb_gpudiag.cli.output import DEFECT, UNUSABLE, errors_data, report_bug, tell, tell_errors
+from tb_gpudiag.digest.digest import Digest
+from tb_gpudiag.errors import GpudiagError, is_out_of_memory
+from tb_gpudiag.jobs.ranks.members import slim
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.diagnosis import Progress
+from tb_gpudiag.report.source_lines import add_source_lines
+from tb_gpudiag.report.views.document import Document
+from tb_gpudiag.report.wire import to_dict
+from tb_gpudiag.service.analyses.apart import databases_apart
+from tb_gpudiag.service.analyses.diagnoses import DIAGNOSIS
+from tb_gpudiag.service.analyses.obtain import obtain
+from tb_gpudiag.service.caches.shared_cache import SharedCache
+from tb_gpudiag.service.index.run_rows import job_row, run_row
+from tb_gpudiag.service.processes.memory_limit import AnalysisLimit
+from tb_gpudiag.service.settings import command_memory_limit_bytes, settings_from
+from tb_gpudiag.trace.files.find import TraceFile
+
+
+@dataclass
+class DiagnosedFiles:
+    """Reports of the files that were read, and errors of those that were not.
+
+    Each report has a digest, without what jobs do not need, and a row of the table of runs.
+    """
+
+    reports: list[pb.Report] = field(default_factory=list)
+    digests: list[Digest] = field(default_factory=list)
+    rows: list[pb.RunRow] = field(default_factory=list)
+    jobs: list[pb.JobReport] = field(default_factory=list)
+    errors: list[GpudiagError] = field(default_factory=list)
+    interactive: bool = False  # make an interactive page of the only file
+    content: Callable[[], Mapping[str, object] | None] = lambda: None
+    """What the interactive page of a single trace needs; None without one."""
+
+    def findings(self) -> Iterator[pb.Finding]:
+        yield from (finding for report in self.reports for finding in report.findings)
+        yield from (finding for job in self.jobs for finding in job.findings)
+
+    def has_crashed_rule(self) -> bool:
+        crashed = [rule.defect for report in self.reports for rule in report.unchecked]
+        return any([*crashed, *(rule.defect for job in self.jobs for rule in job.unchecked)])
+
+    def document(self) -> Document:
+        """Return what text, Markdown and HTML show."""
+        from tb_gpudiag.jobs.report.job_view import Diagnosed, directory_document
+
+        ids = [digest.about.id for digest in self.digests]
+        row_of = dict(zip(ids, self.rows, strict=True))
+        in_jobs = {rank.id for job in self.jobs for rank in job.ranks}
+        found = [Diagnosed(job_row(job, [row_of[rank.id] for rank in job.ranks]), job) for job in self.jobs]
+        singles = zip(ids, self.rows, self.reports, strict=True)
+        found += [Diagnosed(row, report) for id_, row, report in singles if id_ not in in_jobs]
+        return directory_document(found)
+
+
+def diagnose_files(
+    files: list[TraceFile], errors: list[GpudiagError], parsed: argparse.Namespace, conditions: list[FailOn]
+) -> int:
+    """Diagnose the files, write what was found, and return the exit status of `gpudiag diagnose`.
+
+    errors: of what could not be found.
+    """
+    result = DiagnosedFiles(errors=errors)
+    result.interactive = parsed.format == "html" and len(files) == 1 and has_interactive_html()
+    _diagnose(files, result, quiet=parsed.quiet)
+    if len(result.digests) > 1:
+        from tb_gpudiag.jobs.report.job_report import build_jobs  # much code, which one trace does not need
+
+        result.jobs = list(build_jobs(result.digests).reports)
+    met_a_bug = tell_errors(result.errors) or result.has_crashed_rule()
+    if result.reports or parsed.format == "json":  # programs expect a document, even if nothing could be read
+        write(
+            parsed,
+            result.document,
+            lambda: _data(result),
+            result.content,
+            {"github": lambda: _annotations(result)},
+            on_one_screen=not parsed.full,
+        )
+    if met_a_bug:
+        return DEFECT
+    if not result.reports:
+        return UNUSABLE
+    return 1 if is_met(result.findings(), conditions) else 0
+
+
+def _diagnose(files: list[TraceFile], result: DiagnosedFiles, *, quiet: bool) -> None:
+    """Diagnose the files, and keep what other commands and the tab need of them."""
+    settings = settings_from()
+    limit = AnalysisLimit(command_memory_limit_bytes(), settings.time_limit_s)
+    shared = SharedCache.of_user(settings)
+    with progress_bar(len(files), quiet=quiet) as show:
+        for number, file in enumerate(files):
+            try:
+                with limit.watched(file.path):
+                    progress = partial(_show_within, show, number)
+                    _diagnose_file(file, result, shared, progress)
+            except GpudiagError as error:
+                result.errors.append(error)
+            except Exception as error:  # a bug must not cost the user the reports of the other files
+                out = is_out_of_memory(error)
+                result.errors.append(limit.error(file.path) if out else report_bug(error, file.path))
+    if shared is not None and not shared.is_own and shared.note:
+        tell(shared.note)
+
+
+def _diagnose_file(
+    file: TraceFile, result: DiagnosedFiles, shared: SharedCache | None, progress: Progress
+) -> None:
+    found = obtain(file, databases_apart(DIAGNOSIS), shared, progress)
+    if found.origin:
+        tell(f"{os.path.basename(file.path)}: result of {found.origin}")
+    if result.interactive:
+        from tb_gpudiag.report.slices.embedded import embedded  # the whole page, which no other format shows
+
+        result.content = partial(embedded, found.report, found.arrays, file.size_bytes, file.modified_ns)
+    add_source_lines(found.report)
+    result.reports.append(found.report)
+    result.rows.append(run_row(found.digest))
+    result.digests.append(slim(found.digest))
+
+
+def _show_within(show: Show, number: int, share: float, stage: str) -> None:
+    show(number + share, stage)
+
+
+def _annotations(result: DiagnosedFiles) -> str:
+    from tb_gpudiag.cli.annotations import github_annotations
+
+    return github_annotations(result.findings())
+
+
+def _data(result: DiagnosedFiles) -> dict[str, object]:
+    document: dict[str, object] = {
+        "reports": [to_dict(report) for report in result.reports],
+        "jobs": [to_dict(job) for job in result.jobs],
+    }
+    if result.errors:
+        document["errors"] = errors_data(result.errors)
+    return document
