@@ -211,6 +211,7 @@ class Assembly:
             input_settings=texts["settings"],
             input_strides=texts["strides"],
             launched_kernels=texts["launched"],
+            annotations=texts["annotation"],
             messages=[_message(text) for text in texts["messages"]],
         )
 

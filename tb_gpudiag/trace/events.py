@@ -94,6 +94,7 @@ class Events:
     types: Int32  # of an operator whose cost follows from its inputs: index into `input_types`, or NONE
     settings: Int32  # of convolutions and attention: index into `input_settings`, or NONE
     strides: Int32  # of elementwise operators, norms and reductions: index into `input_strides`, or NONE
+    annotation: Int32  # of a kernel of a CUDA graph: index into `annotations`, or NONE
     launched: Int32  # of ROCm's launch calls: index into `launched_kernels`, or NONE
     message: Int32  # of `record_param_comms` and communication kernels: index into `messages`, or NONE
     names: list[str]
@@ -104,6 +105,7 @@ class Events:
     input_types: list[str]  # JSON, e.g. `["float", "c10::BFloat16"]`
     input_settings: list[str]  # JSON of inputs that are not tensors, e.g. `["", "", "[1, 1]", "False"]`
     input_strides: list[str]  # JSON, in elements, e.g. `[[768, 1], [1, 768]]`
+    annotations: list[str]  # modules, or names that the capture gave
     launched_kernels: list[str]
     messages: list[Message]
 

@@ -21,6 +21,7 @@ _DICTIONARIES: Final[Mapping[str, str]] = {
     "settings": "input_settings",
     "strides": "input_strides",
     "launched": "launched_kernels",
+    "annotation": "annotations",
     "message": "messages",
 }
 """Columns that are indices, and what they point into."""

@@ -46,7 +46,17 @@ FIGURES: Final[Mapping[str, tuple[Any, float]]] = {
 }
 """Other columns of numbers: the type of each, and what stands for a missing number."""
 
-TEXTS: Final = ("call_stack", "called_from", "shapes", "types", "settings", "strides", "launched", "messages")
+TEXTS: Final = (
+    "call_stack",
+    "called_from",
+    "shapes",
+    "types",
+    "settings",
+    "strides",
+    "launched",
+    "annotation",
+    "messages",
+)
 """Columns of texts that most events do not have."""
 
 
@@ -77,6 +87,7 @@ class SpanColumns:
     settings: pa.DictionaryArray
     strides: pa.DictionaryArray
     launched: pa.DictionaryArray
+    annotation: pa.DictionaryArray
     messages: pa.DictionaryArray  # fields of events.Message in order, with MESSAGE_SEPARATOR between them
 
 

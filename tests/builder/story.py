@@ -233,11 +233,13 @@ class HostThread:
         stream: int = DEFAULT_STREAM,
         device: int = 0,
         call: str = "cudaGraphLaunch",
+        annotations: Sequence[Mapping[str, str]] = (),
     ) -> HostThread:
-        """Add one launch of many kernels, each (name, start µs, duration µs)."""
+        """Add one launch of many kernels, each (name, start µs, duration µs). annotations: of the kernels."""
         correlation = self.builder.next_correlation()
         for node, (name, runs_at, runs_us) in enumerate(kernels):
-            args = {"graph id": 1, "graph node id": node}
+            args: dict[str, Any] = {"graph id": 1, "graph node id": node}
+            args.update(annotations[node] if annotations else {})
             self.builder._gpu(
                 "kernel", name, device, stream, runs_at, runs_us, correlation=correlation, args=args
             )

@@ -44,6 +44,8 @@ export interface Report {
   sync_sites: SyncSite[];
   /** by device, most time first */
   kernel_families: KernelFamily[];
+  /** by device, most time first; bounded; empty where no work has a module */
+  modules: ModuleTime[];
   /** absent if no Python frames were recorded */
   recording_cost:
     | RecordingCost
@@ -878,6 +880,20 @@ export const KernelFamily_Family = {
 } as const;
 
 export type KernelFamily_Family = typeof KernelFamily_Family[keyof typeof KernelFamily_Family];
+
+/** Modules whose names differ in their numbers only. */
+export interface ModuleTime {
+  device: number;
+  /** with * for each number; empty: work outside of modules */
+  module: string;
+  /** how many they are */
+  modules: number;
+  kernels: number;
+  /** sum of durations */
+  us: number;
+  /** of the durations of all work of the device */
+  share: number;
+}
 
 /** Memory of one device: PyTorch's caching allocator on a GPU, the CPU allocator on the CPU. */
 export interface DeviceMemory {

@@ -74,6 +74,14 @@ class Names:
         """Modules around host events."""
         return self.module_names(self._around(event, self._host.module))
 
+    def work_modules(self, work: Int64, origin: Int64) -> pa.DictionaryArray:
+        """Modules of GPU work: those that the annotations of a graph name, else those around host events."""
+        modules = self.modules(origin)
+        annotated = self._events.annotation[work]
+        known = modules.dictionary.to_pylist()
+        number = np.where(annotated == NONE, modules.indices.fill_null(NONE), annotated + len(known))
+        return coded(number, texts([*known, *self._events.annotations]))
+
     def module_names(self, module: Int64) -> pa.DictionaryArray:
         index = self._host.names(module)
         known, member = np.unique(index, return_inverse=True)

@@ -218,6 +218,7 @@ def _kernels(facts: Facts, names: Names) -> list[Columns]:
                 "step": _step(facts, kernels.start_ns),
                 "launch": numbers(kernels.origin),
                 **named.places(naming.origin),
+                "module": named.work_modules(kernels.event, naming.origin),
                 "shapes": named.shapes(naming.origin),
                 "blocks_per_sm": numbers(kernels.blocks_per_sm, np.isnan(kernels.blocks_per_sm)),
                 "warps_per_block": numbers(warps.astype(np.int32), warps == 0),

@@ -16,6 +16,7 @@ from tb_gpudiag.facts.core.ledger import TimeAccount
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.kernels.exposure import CollectiveExposure, UnitExposure
+from tb_gpudiag.facts.kernels.module_time import by_module
 from tb_gpudiag.facts.launching.launch_costs import Hotspot
 from tb_gpudiag.facts.stepping.inferred import InferredSteps
 from tb_gpudiag.facts.waiting.sync_sites import SyncSite
@@ -198,6 +199,31 @@ def family_messages(devices: Iterable[DeviceFacts], window: Window) -> list[pb.K
         for device in devices
         for family in device.kernels.by_family()
     ]
+
+
+MODULES_LIMIT = 50
+"""Rows of modules of each device."""
+
+
+def module_messages(devices: Iterable[DeviceFacts]) -> list[pb.ModuleTime]:
+    """GPU time of each device by module over the step window, most time first."""
+    found = []
+    for device in devices:
+        host, kernels = device.naming
+        rows = by_module(kernels, host)
+        total_ns = max(1, sum(row.time_ns for row in rows))
+        found += [
+            pb.ModuleTime(
+                device=device.id,
+                module=one_line(row.module),
+                modules=row.modules,
+                kernels=row.kernels,
+                us=us(row.time_ns),
+                share=row.time_ns / total_ns,
+            )
+            for row in rows[:MODULES_LIMIT]
+        ]
+    return found
 
 
 HOTSPOTS_LIMIT = 100

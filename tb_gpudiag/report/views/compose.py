@@ -38,6 +38,7 @@ from tb_gpudiag.report.views.sections.time_sections import (
     kernel_families,
     launch_hotspots,
     mfu_sections,
+    module_times,
     synchronizations,
 )
 from tb_gpudiag.report.views.sections.trace_header import about, heading, limiter
@@ -83,6 +84,7 @@ def _sections(report: pb.Report) -> list[Section]:
         plan(report),
         host_time(report),
         kernel_families(report),
+        module_times(report),
         collectives(report),
         launch_hotspots(report),
         synchronizations(report),

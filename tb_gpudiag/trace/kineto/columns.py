@@ -158,6 +158,7 @@ def _spans(
         settings=_texts_where(_has_settings, fields, "settings", rows, name),
         strides=_texts_where(_has_strides, fields, "strides", rows, name),
         launched=_launched(fields, rows, name),
+        annotation=_annotations(fields, rows, numbers["sequence"] != NONE, category == Category.KERNEL),
         messages=_messages(fields, rows, name),
     )
     return spans, int(negative.sum()), int((~duration_known & ~(begin | end)).sum())
@@ -229,6 +230,17 @@ def _texts_where(
     if not keeps.any():
         return all_empty(len(name))
     return fields.texts(field, rows, where=keeps[name.indices.to_numpy()], most=_LONGEST_SHAPES)
+
+
+def _annotations(fields: Fields, rows: Int64, in_graph: Bool, kernel: Bool) -> pa.DictionaryArray:
+    """Read what a graph's kernels are for: their module, else the name that the capture gave them."""
+    where = in_graph & kernel
+    if not where.any():
+        return all_empty(len(rows))
+    modules = fields.texts("annotated_module", rows, where=where, most=LONGEST_NAME)
+    if len(modules.dictionary) > 1:
+        return modules
+    return fields.texts("thread_name", rows, where=where, most=LONGEST_NAME)
 
 
 def _launched(fields: Fields, rows: Int64, name: pa.DictionaryArray) -> pa.DictionaryArray:

@@ -89,6 +89,7 @@ ARGUMENTS: Final = {
     "settings": ("Concrete Inputs", Form.TEXT),
     "launched": ("kernel", Form.TEXT),
     "graph_node": ("graph node id", Form.INTEGER),
+    "annotated_module": ("module_fqn", Form.TEXT),
     "strides": ("Input Strides", Form.TEXT),
     **MESSAGE,
 }

@@ -12,6 +12,7 @@ import { FlameSection } from "./FlameSection";
 import { GraphKernels } from "../serving/GraphKernels";
 import { optionsOf } from "../recording/parts";
 import type { OpenRow } from "./openRow";
+import { Modules } from "../kernels/Modules";
 import { Roofline } from "./Roofline";
 
 /** Time by operator and kernel, and the call tree. */
@@ -20,6 +21,7 @@ export default function Operators({ entry, report }: ReportProps) {
     <>
       {!onlyMemory(report.trace?.kind) && <Calls entry={entry} report={report} />}
       <GraphKernels graphs={report.captured_graphs} />
+      <Modules report={report} />
       <Kernels report={report} />
       <ExposedCollectives report={report} />
     </>

@@ -157,6 +157,23 @@ def kernel_families(report: pb.Report) -> Table:
     return table_of("kernel_families", "GPU time by kernel family", shown, columns)
 
 
+MODULES_SHOWN = 10
+
+
+def module_times(report: pb.Report) -> Table:
+    """GPU time of the busiest device by module. Empty where no work has a module."""
+    busiest = report.devices[0].id if report.devices else 0
+    shown = [each for each in report.modules if each.device == busiest][:MODULES_SHOWN]
+    columns: list[ColumnOf[pb.ModuleTime]] = [
+        (Column("Module", Kind.CODE), lambda each: each.module or "(no module)"),
+        (numbers("modules"), lambda each: number(each.modules) if each.module else ""),
+        (numbers("kernels"), lambda each: number(each.kernels)),
+        (numbers("kernel_time"), lambda each: duration(each.us * 1e3)),
+        (numbers("module_share"), lambda each: share_of(each.share, 1)),
+    ]
+    return table_of("modules", "GPU time by module", shown, columns)
+
+
 COLLECTIVES_SHOWN = 10
 
 
