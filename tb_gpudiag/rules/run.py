@@ -5,26 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import EMPTY, intersect
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, RuleAnswer, Saving, Severity
+from tb_gpudiag.rules.doubts import ABOUT_TIME, doubts_about
 from tb_gpudiag.rules.outcome import Outcome, RuleFinding, crashed
-from tb_gpudiag.rules.rule import LEAST_ERROR_NS, AnyRule, Claimed, Rule, with_claims
+from tb_gpudiag.rules.rule import AnyRule, Claimed, Rule, with_claims
 from tb_gpudiag.rules.savings import Predicted, plan_fixes, predicted_of, with_saving
-from tb_gpudiag.rules.shared.odd_recordings import capture_ns, is_thinned
 from tb_gpudiag.rules.shared.out_of_memory import share_of_memory
-from tb_gpudiag.rules.shared.recording_advice import for_recorders, little_work, unseen_kernels
-from tb_gpudiag.rules.shared.server_recording import for_server, of_one_step, one_replayed_step
-from tb_gpudiag.rules.shared.slowed_recording import (
-    ABOUT_HOST_SPEED,
-    behind_blocking,
-    host_likely_limits,
-    host_may_keep_up,
-    without_promise,
-)
-from tb_gpudiag.rules.shared.verdict_shares import COMPUTE_SHARE
+from tb_gpudiag.rules.shared.recording_advice import for_recorders, unseen_kernels
+from tb_gpudiag.rules.shared.server_recording import for_server
 from tb_gpudiag.vocabulary import levels
 
 # Step times vary by 1 to 2% from run to run: a fix that is likely to save less cannot be seen to work.
@@ -39,29 +30,6 @@ COSTLY = levels.SIZEABLE
 
 UNSURE = levels.HALF
 """The share of its saving that a finding counts for if it is not sure (Finding.sure)."""
-
-ABOUT_TIME = frozenset({"idle", "launches", "transfers", "kernels", "ranks"})
-"""Families of rules whose findings are about time: without a steady state there is nothing to judge."""
-
-ABOUT_A_JOB = ABOUT_TIME - {"kernels"}
-"""Families that say nothing about a handful of kernels. A kernel problem shows even in a single kernel."""
-
-MOSTLY_FIRST_RUN = CannotTell(
-    "first-run work takes most of the recording",
-    "Record after a few warm-up steps: schedule(wait=5, warmup=2, active=6).",
-)
-
-MOSTLY_EARLIER_WORK = CannotTell(
-    "the GPU may have run work from before the recording for most of it",
-    "Call torch.cuda.synchronize() before the steps to record.",
-)
-
-ONLY_CAPTURE = CannotTell(
-    "the recording is of the capture of a graph, in which nothing runs", "Record steps after the capture."
-)
-
-
-THINNED = CannotTell("events were removed from the file", "Diagnose the file as the profiler wrote it.")
 
 
 def run_rules(facts: Facts, rules: Sequence[Rule]) -> Outcome:
@@ -105,54 +73,15 @@ def _findings(answer: RuleAnswer) -> list[Finding]:
 
 
 def _severity(rule: AnyRule, finding: Finding, facts: Facts) -> Severity:
-    """The rule's own, unless the host's time may cost nothing: a GPU may have worked that the trace does not
-    show, the recording itself slows the host, it is of a step or two of a toy on the CPU, or of one step of a
-    server. Where computing limits the job, the host's speed is a hint: recording slows the host as much."""
-    severity = rule.severity_of(finding, facts.window.duration_ns)
-    if facts.gpu_use.possible and rule.family in ABOUT_TIME:
-        return min(severity, Severity.WARNING)
-    if facts.on_cpu and rule.family in ABOUT_TIME and facts.window.duration_ns < LEAST_ERROR_NS:
-        return min(severity, Severity.INFO)
-    if rule.topic in ABOUT_HOST_SPEED and _host_is_no_limit(facts):
-        return min(severity, Severity.INFO)
-    if rule.topic in ABOUT_HOST_SPEED and host_may_keep_up(facts):
-        return min(severity, Severity.WARNING)
-    return severity
-
-
-def _host_is_no_limit(facts: Facts) -> bool:
-    """Whether the host's own speed limits nothing, as far as the recording shows."""
-    return (
-        _blocked_by_launches(facts)
-        or one_replayed_step(facts)
-        or (host_may_keep_up(facts) and not host_likely_limits(facts))
-        or _computing_share(facts) >= COMPUTE_SHARE
-    )
-
-
-def _blocked_by_launches(facts: Facts) -> bool:
-    """Whether every launch waits for its kernel (CUDA_LAUNCH_BLOCKING), and the GPU computes for longer than
-    the host needs for its own work: without the variable the host is ahead, and that work costs nothing."""
-    return facts.host_time.launches_block and _computing_share(facts) >= levels.HALF
-
-
-def _computing_share(facts: Facts) -> float:
-    """The share of the step window in which the GPU computes; 0 without a GPU."""
-    if facts.device is None:
-        return 0.0
-    return int(facts.device.window_account.computing_ns[0]) / max(1, facts.window.duration_ns)
+    """The rule's own, unless what makes the recording untrustworthy allows less."""
+    own = rule.severity_of(finding, facts.window.duration_ns)
+    return min(own, *(doubt.at_most for doubt in doubts_about(rule, facts)), Severity.ERROR)
 
 
 def _with_saving(found: RuleFinding, facts: Facts, predicted: Predicted | None) -> Finding:
-    finding = found.finding
-    if found.rule.topic in ABOUT_HOST_SPEED:
-        if _blocked_by_launches(facts):
-            return behind_blocking(finding)
-        if host_may_keep_up(facts):
-            return without_promise(finding)
-        if facts.job.server is not None and one_replayed_step(facts):
-            return of_one_step(finding, facts.job.server)
-    return with_saving(finding, facts, predicted)
+    instead = (doubt.finding for doubt in doubts_about(found.rule, facts) if doubt.finding is not None)
+    doubted = next(instead, None)
+    return with_saving(found.finding, facts, predicted) if doubted is None else doubted(found.finding, facts)
 
 
 def _seen(found: RuleFinding, window_ns: int) -> RuleFinding:
@@ -194,27 +123,10 @@ def _held_share(finding: Finding, memories: Sequence[DeviceMemory]) -> float:
     return share_of_memory(memories, finding.memory_device, finding.cost_bytes, growth)
 
 
-def _no_time_to_judge(facts: Facts) -> CannotTell | None:
-    """Why no rule about time can say anything about this trace; None if they can."""
-    if capture_ns(facts):
-        return ONLY_CAPTURE
-    if facts.steady.mostly is Cause.INITIALIZATION:
-        return MOSTLY_FIRST_RUN
-    accelerator = facts.recorded.unread_accelerator
-    if accelerator and facts.device is None:
-        return CannotTell(f"the job runs on {accelerator}, whose activity is not read")
-    return None
-
-
 def _ask(rule: Rule, facts: Facts, claimed: Claimed) -> RuleAnswer:
-    if rule.family != "recording" and is_thinned(facts):
-        return THINNED
-    if rule.family in ABOUT_TIME and (nothing := _no_time_to_judge(facts)):
-        return nothing
-    if rule.family in ABOUT_A_JOB and facts.steady.mostly is Cause.UNRECORDED:
-        return MOSTLY_EARLIER_WORK
-    if rule.family in ABOUT_A_JOB and (little := little_work(facts)):
-        return CannotTell(f"only {little}, too little to judge a job by", "Record several steps of the job.")
+    silent = (doubt.silent for doubt in doubts_about(rule, facts) if doubt.silent is not None)
+    if (nothing := next(silent, None)) is not None:
+        return nothing(facts)
     try:
         answer = rule.check(facts, claimed) or Clear("nothing found")
         _refuse_double_claims(answer, claimed)

@@ -5,38 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import NamedTuple
 
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
-from tb_gpudiag.facts.waiting.compilation import compiled_functions
 from tb_gpudiag.frozen import dataclass
+from tb_gpudiag.rules.doubts import Judged, doubt_of_all, doubted, sentences_before
 from tb_gpudiag.rules.outcome import RuleFinding
 from tb_gpudiag.rules.rule import AnyRule
 from tb_gpudiag.rules.shared.cpu_verdict import cpu_verdict
 from tb_gpudiag.rules.shared.emptied_cache import emptying_sentences
 from tb_gpudiag.rules.shared.leak import leak_headlines, leak_sentences
 from tb_gpudiag.rules.shared.lost_time import MOSTLY_UNSEEN, Lost, lost_time, own_range, unseen
-from tb_gpudiag.rules.shared.odd_recordings import (
-    capture_sentence,
-    is_thinned,
-    lost_sentences,
-    thinned_sentence,
-)
 from tb_gpudiag.rules.shared.out_of_memory import out_of_memory_sentences, out_of_memory_title
-from tb_gpudiag.rules.shared.recording_advice import SEVERAL_STEPS, little_work, sentences_for
-from tb_gpudiag.rules.shared.server_recording import one_replayed_step, one_step_sentence
-from tb_gpudiag.rules.shared.slowed_recording import (
-    gpu_keeps_busy,
-    host_likely_limits,
-    host_may_keep_up,
-    slowed_sentences,
-)
+from tb_gpudiag.rules.shared.recording_advice import sentences_for
+from tb_gpudiag.rules.shared.slowed_recording import host_may_keep_up, slowed_sentences
 from tb_gpudiag.rules.shared.verdict_sentences import (
     BESIDES_COMPUTING,
-    FOR_ENGINE,
+    FIRST_RUN,
     NO_REQUESTS,
     first_fix_sentence,
     leads,
@@ -56,8 +43,6 @@ MOSTLY_COMPUTING = levels.HALF
 # A smaller part of a limiter is in the account, and not worth words.
 LEAST_PART = levels.SLIGHT
 
-_MAY_BE_THE_RECORDER = frozenset({"launch", "python", "mixed", "unknown"})
-
 
 @dataclass(frozen=True)
 class Verdict:
@@ -71,14 +56,12 @@ class Verdict:
 
 
 def find_verdict(facts: Facts, ranked: Sequence[RuleFinding] = ()) -> Verdict:
-    """Name the largest part of the step window, if it is large enough to limit the job.
+    """Name the largest part of the step window, if it is large enough to limit the job, with its doubts.
 
     ranked: the findings in their order, so that the verdict agrees with it.
     A failed allocation and a leak that end the job are not limiters: the headline and the sentence start with
     them.
     """
-    if is_thinned(facts):
-        return Verdict("unknown", f"{thinned_sentence(facts)} {_THINNED}", 0.0)
     verdict = _without_memory(facts, [found.rule for found in ranked])
     waits = waiting_sentence(verdict.limiter, ranked)
     said = sentences_for(verdict.sentence, {facts.trace.metadata.recorder})
@@ -89,7 +72,7 @@ def find_verdict(facts: Facts, ranked: Sequence[RuleFinding] = ()) -> Verdict:
         first = first_fix_sentence(verdict.limiter, ranked, facts.window.duration_ns)
     emptying = emptying_sentences(facts.memory, facts.window.duration_ns)
     ends = [*_failures(facts.memory), *leak_sentences(facts.memory)]
-    sentences = [*ends, lost_sentences(facts), said, waits, first, *emptying]
+    sentences = [*ends, *sentences_before(facts), said, waits, first, *emptying]
     headline = next(chain(_ran_out(facts.memory), leak_headlines(facts.memory)), "")
     return replace(verdict, sentence=" ".join(filter(None, sentences)), headline=headline)
 
@@ -109,57 +92,52 @@ def _failures(memories: Sequence[DeviceMemory]) -> Iterator[str]:
 def _without_memory(facts: Facts, ranked: Sequence[AnyRule]) -> Verdict:
     if facts.trace.kind != "trace":
         return _memory_file(facts.trace.kind, facts.memory[0] if facts.memory else None)
-    if not facts.window.duration_ns:
-        return Verdict("unknown", "The trace holds no host or GPU activity, so nothing can be said.", 0.0)
-    if said := capture_sentence(facts):
-        return Verdict("initialization", said, 0.0)
+    doubt = doubt_of_all(facts)
+    if doubt is not None and doubt.verdict is not None:
+        limiter, said = doubt.verdict(facts)
+        if not doubt.busy or facts.device is None:
+            return Verdict(limiter, said, 0.0)
+        start, busy = _busy(facts, _parts(facts, facts.device, lost_time(facts)))
+        return Verdict(limiter, f"{start} {said}", busy)
     lost = lost_time(facts)
     hidden = unseen(lost, facts)
-    unseen_ns = lost.total_ns(hidden)
-    little = little_work(facts) if facts.steady.mostly is None else ""
-    if facts.device is not None and little:
-        busy = _parts(facts, facts.device, lost)
-        said = f"Only {little}: too little to say what limits a job. Record several steps."
-        return Verdict("unknown", said, busy.busy_ns / busy.window_ns)
-    if facts.device is not None:
-        parts = _parts(facts, facts.device, lost)
-        between_ns = lost.total_ns(hidden & lost.in_short_dry_gaps)
-        return _gpu(facts, parts, _Unseen(unseen_ns, between_ns, own_range(lost, facts.host, hidden)), ranked)
-    return Verdict(*cpu_verdict(facts, lost, unseen_ns), 0.0)
-
-
-class _Unseen(NamedTuple):
-    """What the host did and the trace does not show: how long, how much of it between launches that follow
-    one another quickly, and in which range of the user's own."""
-
-    time_ns: int
-    between_launches_ns: int
-    in_range: str
+    if facts.device is None:
+        return Verdict(*cpu_verdict(facts, lost, lost.total_ns(hidden)), 0.0)
+    judged = Judged(
+        facts,
+        _parts(facts, facts.device, lost),
+        lost.total_ns(hidden),
+        lost.total_ns(hidden & lost.in_short_dry_gaps),
+        own_range(lost, facts.host, hidden),
+    )
+    return _gpu(judged, ranked)
 
 
 def _parts(facts: Facts, device: DeviceFacts, lost: Lost) -> WindowParts:
     return split_window(device.window_account, lost, facts.host_work.tasks, device.lost.total)
 
 
-def _gpu(facts: Facts, parts: WindowParts, unseen_host: _Unseen, ranked: Sequence[AnyRule]) -> Verdict:
-    window_ns, busy, steady = parts.window_ns, parts.busy_ns / parts.window_ns, facts.steady
+def _busy(facts: Facts, parts: WindowParts) -> tuple[str, float]:
+    """How busy the GPU was, in words and as a share of the step window."""
     inferred = bool(len(facts.steps)) and not facts.recorded.steps
-    steps = f": {count(len(steady.steps), 'inferred step')}" if inferred else ""
-    start = f"The GPU was busy {share(busy)} of the step window ({time_ns(window_ns)}){steps}."
-    if steady.mostly is not None:
-        limiter, said = _NOT_STEADY[steady.mostly]
-        return Verdict(limiter, f"{start} {said.format(**_figures(parts))}", busy)
-    limiter, said = _not_shown(facts, parts, *_limiter(parts, ranked), unseen_host)
-    if limiter == "requests" and facts.request_waits.for_engine:
-        limiter, said = "unknown", FOR_ENGINE.format(**_figures(parts))
+    steps = f": {count(len(facts.steps), 'inferred step')}" if inferred else ""
+    busy = parts.busy_ns / parts.window_ns
+    said = f"The GPU was busy {share(busy)} of the step window ({time_ns(parts.window_ns)}){steps}."
+    return said, busy
+
+
+def _gpu(judged: Judged, ranked: Sequence[AnyRule]) -> Verdict:
+    facts, parts = judged.facts, judged.parts
+    start, busy = _busy(facts, parts)
+    limiter, said = doubted(judged, _limiter(parts, ranked))
     if limiter == "compute":
         said = f"{said} {_one_kernel(facts)}".strip()
     said = " ".join([said, *slowed_sentences(facts)])
     for taken_ns, sentence in ((parts.lost_ns, _LOST), (parts.profiler_ns, _PROFILER)):
-        if LEAST_SHARE * window_ns <= taken_ns < MOSTLY_UNSEEN * window_ns:
-            start += f" {sentence.format(share(taken_ns, window_ns))}"
-    left_out = left_out_sentences(steady, inferred=inferred)
-    sentences = [*left_out, start, said] if leads(steady) else [start, said, *left_out]
+        if LEAST_SHARE * parts.window_ns <= taken_ns < MOSTLY_UNSEEN * parts.window_ns:
+            start += f" {sentence.format(share(taken_ns, parts.window_ns))}"
+    left_out = left_out_sentences(facts.steady, inferred=not facts.recorded.steps and len(facts.steps) > 0)
+    sentences = [*left_out, start, said] if leads(facts.steady) else [start, said, *left_out]
     return Verdict(limiter, " ".join(sentences), busy)
 
 
@@ -168,54 +146,6 @@ def _one_kernel(facts: Facts) -> str:
     if time_ns < MOSTLY_COMPUTING * facts.window.duration_ns:
         return ""
     return f"One kernel, {in_quotes(name, 80)}, takes {share(time_ns, facts.window.duration_ns)} of the time."
-
-
-def _not_shown(
-    facts: Facts, parts: WindowParts, limiter: str, said: str, unseen_host: _Unseen
-) -> tuple[str, str]:
-    """The limiter and its sentence, or what the recording does not show of it."""
-    host_ns = parts.by_limiter["host"]
-    waited = f"It waited for the host {share(host_ns, parts.window_ns)} of the time."
-    if limiter == "input" and facts.only_first_batch:
-        return "unknown", _FIRST_BATCH.format(**_figures(parts))
-    if limiter in {"launch", "python"} and unseen_host.time_ns >= MOSTLY_UNSEEN * host_ns:
-        limiter, said = _unseen_limiter(facts, parts, unseen_host)
-        if limiter != "unknown":
-            return limiter, said
-    if limiter == "compile" and len(facts.steps) < SEVERAL_STEPS and not _compiles_again(facts):
-        return "initialization", _COMPILED_ONCE.format(**_figures(parts))
-    server, most_ns = facts.job.server, max(parts.by_limiter.values())
-    if server is not None and limiter != "compute" and host_ns == most_ns and one_replayed_step(facts):
-        return "unknown", f"{waited} {one_step_sentence(server)}"
-    if limiter in _MAY_BE_THE_RECORDER and host_may_keep_up(facts):
-        return _doubted(facts, limiter, said, f"In the recording, it{waited[2:]}")
-    return limiter, said
-
-
-def _doubted(facts: Facts, limiter: str, said: str, waited: str) -> tuple[str, str]:
-    """What to say where recording may be why the GPU waits for the host."""
-    if limiter != "unknown" and host_likely_limits(facts):
-        return limiter, said.replace("limits this job", "probably limits this job")
-    return ("compute" if gpu_keeps_busy(facts) else "unknown"), waited
-
-
-def _compiles_again(facts: Facts) -> bool:
-    functions = compiled_functions(facts.host, facts.steps, facts.host_window)
-    return any(function.before > 0 for function in functions)
-
-
-def _unseen_limiter(facts: Facts, parts: WindowParts, unseen_host: _Unseen) -> tuple[str, str]:
-    unseen_share = share(unseen_host.time_ns, parts.window_ns)
-    how = "with_stack=True" if facts.recorded.operators else "ProfilerActivity.CPU as well"
-    said = _UNSEEN_SENTENCE.format(unseen_share, how)
-    if parts.computing_ns >= MOSTLY_COMPUTING * parts.window_ns:
-        return "compute", f"Computing takes most of the time. {said}"
-    if unseen_host.in_range and facts.recorded.operators:
-        return "python", _UNSEEN_IN_RANGE.format(unseen_share, in_quotes(unseen_host.in_range, 80))
-    # A host that does nothing else launches every few tens of microseconds, of which the call takes a part.
-    if not facts.recorded.operators and 2 * unseen_host.between_launches_ns >= unseen_host.time_ns:
-        return "launch", _BETWEEN_LAUNCHES.format(unseen_share, how)
-    return "unknown", said
 
 
 def _limiter(parts: WindowParts, ranked: Sequence[AnyRule]) -> tuple[str, str]:
@@ -304,8 +234,7 @@ _SENTENCES = {
     "memory": "It waited for the driver to allocate or free memory {all_memory} of the time.",
     "nodes": "Between the nodes of CUDA graphs it was idle {all_nodes} of the time.",
     "requests": NO_REQUESTS,
-    "initialization": "First-run work took {all_initialization} of the time: creating the context and "
-    "loading libraries and GPU code. Record again after a few warm-up steps.",
+    "initialization": FIRST_RUN,
     "unknown": "It was idle {all_unknown} of the time although work was queued, or the work's launch was not "
     "recorded. This trace does not show why.",
 }
@@ -325,45 +254,6 @@ _LIMITS = {
 _THE_PROFILER = (
     "The profiler itself kept it idle {} of the time. Record more steps, after a warm-up, to see "
     "what limits the job."
-)
-
-_NOT_STEADY = {
-    Cause.INITIALIZATION: ("initialization", _SENTENCES["initialization"]),
-    Cause.UNRECORDED: (
-        "unknown",
-        "For {all_unknown} of the time it shows no work while the host waits for it: it may have been "
-        "running work from before the recording. The rest is too short to say what limits the job. Call "
-        "torch.cuda.synchronize() before the steps to record.",
-    ),
-}
-
-_THINNED = (
-    "The figures below are of what is left: they do not show how busy the GPU was, or what limits the job."
-)
-
-_BETWEEN_LAUNCHES = (
-    "It waited {} of the time while the host did something that this trace does not show, mostly between "
-    "launches that soon follow one another: launching many small kernels probably limits this job. Record "
-    "with {} to be sure."
-)
-_UNSEEN_SENTENCE = (
-    "It waited {} of the time while the host did something that this trace does not show. Record with "
-    "{} to see what."
-)
-
-_COMPILED_ONCE = (
-    "It waited {all_host} of the time for the host, most of it for compiling or loading code. In a recording "
-    "without several steps nothing shows that this recurs. Record again after a few warm-up steps."
-)
-
-_UNSEEN_IN_RANGE = (
-    "It waited {} of the time while the host did something that this trace does not show, most of it in {}. "
-    "The host's own work there limits this job. Record with with_stack=True to see what it is."
-)
-
-_FIRST_BATCH = (
-    "It waited {all_input} of the time for the first batch of a new iterator, which nothing loads ahead: "
-    "once per epoch. Record several steps of one iterator."
 )
 
 _PROFILER = "For another {} of it, the profiler itself kept it idle: that is no part of the job."

@@ -7,15 +7,9 @@ from collections.abc import Set
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.steady import MOST
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.waiting.gpu_use import GpuUse
 from tb_gpudiag.rules.shared.cpu_job import CpuTime, cpu_time
 from tb_gpudiag.rules.shared.lost_time import MOSTLY_UNSEEN, Lost
-from tb_gpudiag.rules.shared.odd_recordings import (
-    MOSTLY_LOADING,
-    loading_limits,
-    no_gpu_sentence,
-    nothing_of_the_job,
-)
+from tb_gpudiag.rules.shared.odd_recordings import no_gpu_sentence
 from tb_gpudiag.rules.shared.verdict_sentences import BESIDES_COMPUTING, FOR_ENGINE, NO_REQUESTS
 from tb_gpudiag.rules.shared.verdict_shares import CLEAR_LEAD, LEAST_SHARE
 from tb_gpudiag.wording.format import share
@@ -32,14 +26,6 @@ def cpu_verdict(facts: Facts, lost: Lost, unseen_ns: int) -> tuple[str, str]:
         for_engine = facts.request_waits.for_engine
         said = (FOR_ENGINE if for_engine else NO_REQUESTS).format(all_requests=waited)
         return "unknown" if for_engine else "requests", said
-    if nothing_of_the_job(facts) and not facts.recorded.unread_accelerator:
-        said = "Nothing of the job was recorded: no operator and no launch ran while the profiler was active."
-        return "unknown", said
-    if facts.recorded.unread_accelerator:
-        what = f"The job runs on {facts.recorded.unread_accelerator}, whose activity is not read."
-        return _unseen_gpu(what, GpuUse(), lost)
-    if facts.gpu_use.possible:
-        return _unseen_gpu(no_gpu_sentence(facts.gpu_use), facts.gpu_use, lost)
     spent = cpu_time(lost, facts.host_work.small_operators)
     start, took = no_gpu_sentence(facts.gpu_use), lost.share(spent.profiler_ns)
     if took >= LEAST_SHARE:
@@ -48,19 +34,6 @@ def cpu_verdict(facts: Facts, lost: Lost, unseen_ns: int) -> tuple[str, str]:
             return "unknown", f"{start}: record more steps, after a warm-up, to see what limits the job."
         start += ": that is no part of the job."
     return _host(lost, spent, unseen_ns, start)
-
-
-def _unseen_gpu(what: str, use: GpuUse, lost: Lost) -> tuple[str, str]:
-    """lost: the main thread's time. Loading takes the same whatever the GPU does."""
-    loading = lost.share(lost.total_ns(lost.of(Cause.INPUT)))
-    if loading_limits(use, loading):
-        said = f"{what} The host does not wait for it: reads of its values return at once. "
-        said += f"The main thread spent {share(loading)} of its time loading data, which limits the job."
-        return "input", said
-    said = f"{what.removesuffix('.')}, so this report cannot say what limits the job."
-    if loading >= MOSTLY_LOADING:
-        said += f" The main thread spent {share(loading)} of its time loading data."
-    return "unknown", said
 
 
 def _host(lost: Lost, spent: CpuTime, unseen_ns: int, start: str) -> tuple[str, str]:

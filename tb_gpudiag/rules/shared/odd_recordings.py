@@ -72,11 +72,9 @@ def lost_title(facts: Facts) -> str:
     return f"{said}: {share(lost_ns(facts), facts.recorded_window.duration_ns)} of the recording"
 
 
-def lost_sentences(facts: Facts) -> str:
-    """What a verdict says before anything else; "" if little or nothing was lost."""
-    if lost_share(facts) < SPOILS_SHARE:
-        return ""
-    return f"{lost_title(facts)} ({time_ns(lost_ns(facts))}). What follows is about the rest."
+def lost_sentence(facts: Facts) -> str:
+    """What a verdict says before anything else, where much was lost."""
+    return f"{lost_title(facts)} ({time_ns(lost_ns(facts))})."
 
 
 def steps_not_comparable(facts: Facts) -> CannotTell | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, Fix, RuleAnswer
 from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL, record_again
@@ -74,20 +74,22 @@ def not_alike(facts: Facts) -> Clear | None:
     return Clear("engine steps have batches of different kinds and sizes: the report has them by kind")
 
 
-def one_step_sentence(server: Server) -> str:
-    """Say why the host's time in one step promises nothing."""
+def one_step_sentence(facts: Facts) -> str:
+    """Say why the host's time in one step of a server promises nothing."""
     return (
-        f"{server.value} can prepare a step while the GPU runs the one before, and this recording has one "
-        "step only. Record several in a row."
+        f"{cast(Server, facts.job.server).value} can prepare a step while the GPU runs the one before, and "
+        "this recording has one step only. Record several in a row."
     )
 
 
-def of_one_step(finding: Finding, server: Server) -> Finding:
+def of_one_step(finding: Finding, facts: Facts) -> Finding:
     """Return a finding about the host's own work in the only step of a recording."""
     return replace(
         finding,
-        summary=f"{finding.summary} {one_step_sentence(server)}",
-        fix=_fix(record_again("Record several steps in a row, without stacks."), server),
+        summary=f"{finding.summary} {one_step_sentence(facts)}",
+        fix=_fix(
+            record_again("Record several steps in a row, without stacks."), cast(Server, facts.job.server)
+        ),
         saving=None,
         removable=None,
         sure=False,

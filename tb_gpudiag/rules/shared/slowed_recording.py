@@ -29,9 +29,6 @@ WORST_ERROR = levels.MEASURABLE
 # explains. Random delays on all starts make it 20% and more.
 MOST_STARTS = levels.SIZEABLE
 
-ABOUT_HOST_SPEED = ("launch", "python")
-"""Topics of rules about the host's own work between and in launches, which recording makes slower."""
-
 MEASURE = (
     "Measure the step time without the profiler first: it may be much shorter than the "
     "recorded one, and then the host is not what limits the job."
@@ -160,7 +157,7 @@ def _lost_lead(lead: LostLead) -> str:
     )
 
 
-def without_promise(finding: Finding) -> Finding:
+def without_promise(finding: Finding, _facts: Facts) -> Finding:
     """Return a finding about the host's own work that promises no saving."""
     return replace(
         finding,
@@ -172,7 +169,7 @@ def without_promise(finding: Finding) -> Finding:
     )
 
 
-def behind_blocking(finding: Finding) -> Finding:
+def behind_blocking(finding: Finding, _facts: Facts) -> Finding:
     """Return a finding about the host's own work where every launch waits for its kernel."""
     return replace(
         finding,

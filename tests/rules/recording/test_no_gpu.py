@@ -7,8 +7,9 @@ import pytest
 
 from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.answer import Severity
+from tb_gpudiag.rules.doubts import ABOUT_TIME
 from tb_gpudiag.rules.recording.no_gpu import RULE
-from tb_gpudiag.rules.run import ABOUT_TIME, run_rules
+from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.wording.quantity import number
 from tests.builder import HostThread, TraceBuilder

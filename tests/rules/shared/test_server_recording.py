@@ -6,9 +6,9 @@ import pytest
 
 from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.answer import Severity
+from tb_gpudiag.rules.doubts import HOST_SPEED
 from tb_gpudiag.rules.recording.no_steps import RULE
 from tb_gpudiag.rules.run import run_rules
-from tb_gpudiag.rules.shared.slowed_recording import ABOUT_HOST_SPEED
 from tb_gpudiag.rules.verdict import find_verdict
 from tests.builder import TraceBuilder
 from tests.rules.stage import facts_of, is_clear
@@ -66,7 +66,7 @@ def test_one_step_of_a_server_does_not_show_what_its_host_costs(tmp_path: Path) 
     verdict, outcome = find_verdict(facts), run_rules(facts, RULES)
     assert verdict.limiter == "unknown"
     assert "one step only" in verdict.sentence
-    about_host = [f for f in outcome.findings if f.rule.topic in ABOUT_HOST_SPEED]
+    about_host = [f for f in outcome.findings if f.rule.topic in HOST_SPEED]
     assert about_host
     for found in about_host:
         assert found.severity is Severity.INFO

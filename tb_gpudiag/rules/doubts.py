@@ -1,0 +1,372 @@
+"""What makes a recording say less about the job than it seems to: one list. Each doubt says when it holds,
+which rules and limiters it touches, and what it does to them. Severity, promises and the verdict read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.waiting.compilation import compiled_functions
+from tb_gpudiag.facts.waiting.gpu_use import GpuUse
+from tb_gpudiag.frozen import dataclass
+from tb_gpudiag.rules.answer import CannotTell, Finding, Severity
+from tb_gpudiag.rules.rule import LEAST_ERROR_NS, AnyRule
+from tb_gpudiag.rules.shared.lost_time import MOSTLY_UNSEEN, lost_time
+from tb_gpudiag.rules.shared.odd_recordings import (
+    MOSTLY_LOADING,
+    capture_ns,
+    capture_sentence,
+    is_thinned,
+    loading_limits,
+    lost_sentence,
+    lost_share,
+    no_gpu_sentence,
+    nothing_of_the_job,
+    thinned_sentence,
+)
+from tb_gpudiag.rules.shared.recording_advice import SEVERAL_STEPS, little_work
+from tb_gpudiag.rules.shared.server_recording import of_one_step, one_replayed_step, one_step_sentence
+from tb_gpudiag.rules.shared.slowed_recording import (
+    behind_blocking,
+    gpu_keeps_busy,
+    host_likely_limits,
+    host_may_keep_up,
+    without_promise,
+)
+from tb_gpudiag.rules.shared.verdict_sentences import FIRST_RUN, FOR_ENGINE
+from tb_gpudiag.rules.shared.verdict_shares import COMPUTE_SHARE
+from tb_gpudiag.rules.shared.window_parts import WindowParts
+from tb_gpudiag.vocabulary import levels
+from tb_gpudiag.wording.format import in_quotes, share
+
+ABOUT_TIME = frozenset({"idle", "launches", "transfers", "kernels", "ranks"})
+"""Families of rules whose findings are about time: without a steady state there is nothing to judge."""
+
+ABOUT_A_JOB = ABOUT_TIME - {"kernels"}
+"""Families that say nothing about a handful of kernels. A kernel problem shows even in a single kernel."""
+
+ABOUT_THE_JOB = ABOUT_TIME | {"memory"}
+
+HOST_SPEED = frozenset({"launch", "python"})
+"""Topics of rules about the host's own work between and in launches, which recording makes slower."""
+
+Said = tuple[str, str]
+"""A verdict's limiter and the sentence about it."""
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """What makes a recording untrustworthy.
+
+    holds: whether it does. families, topics: of the rules that it touches.
+    silent: what these answer instead of checking. at_most: how severe their findings are. finding: what
+    becomes of one, instead of a promise.
+    verdict: what is said instead of a limiter, as nothing can be known of it. busy: how busy the GPU was is
+    known all the same. first: a sentence before the verdict, which is about the rest.
+    """
+
+    holds: Callable[[Facts], object]
+    families: frozenset[str] = frozenset()
+    topics: frozenset[str] = frozenset()
+    silent: Callable[[Facts], CannotTell] | None = None
+    at_most: Severity = Severity.ERROR
+    finding: Callable[[Finding, Facts], Finding] | None = None
+    verdict: Callable[[Facts], Said] | None = None
+    busy: bool = False
+    first: Callable[[Facts], str] | None = None
+
+    def touches(self, rule: AnyRule) -> bool:
+        return rule.family in self.families or rule.topic in self.topics
+
+
+def doubts_about(rule: AnyRule, facts: Facts) -> Iterator[Doubt]:
+    """Yield what makes this recording untrustworthy for a rule."""
+    return (doubt for doubt in DOUBTS if doubt.touches(rule) and doubt.holds(facts))
+
+
+def doubt_of_all(facts: Facts) -> Doubt | None:
+    """Return why nothing can be said of what limits the job; None if something can."""
+    return next((doubt for doubt in DOUBTS if doubt.verdict is not None and doubt.holds(facts)), None)
+
+
+def sentences_before(facts: Facts) -> list[str]:
+    """Return what has to be said before any verdict."""
+    return [doubt.first(facts) for doubt in DOUBTS if doubt.first is not None and doubt.holds(facts)]
+
+
+def _cannot_tell(reason: str, how_to_record: str = "") -> Callable[[Facts], CannotTell]:
+    return lambda _facts: CannotTell(reason, how_to_record)
+
+
+def _computing_share(facts: Facts) -> float:
+    """The share of the step window in which the GPU computes; 0 without a GPU."""
+    if facts.device is None:
+        return 0.0
+    return int(facts.device.window_account.computing_ns[0]) / max(1, facts.window.duration_ns)
+
+
+def _blocked_by_launches(facts: Facts) -> bool:
+    """Whether every launch waits for its kernel (CUDA_LAUNCH_BLOCKING), and the GPU computes for longer than
+    the host needs for its own work: without the variable the host is ahead, and that work costs nothing."""
+    return facts.host_time.launches_block and _computing_share(facts) >= levels.HALF
+
+
+def _of_unseen_gpu(what: str, use: GpuUse, facts: Facts) -> Said:
+    """What a recording without its GPU says. Loading takes the same whatever the GPU does."""
+    lost = lost_time(facts)
+    loading = lost.share(lost.total_ns(lost.of(Cause.INPUT)))
+    if loading_limits(use, loading):
+        said = f"{what} The host does not wait for it: reads of its values return at once. "
+        said += f"The main thread spent {share(loading)} of its time loading data, which limits the job."
+        return "input", said
+    said = f"{what.removesuffix('.')}, so this report cannot say what limits the job."
+    if loading >= MOSTLY_LOADING:
+        said += f" The main thread spent {share(loading)} of its time loading data."
+    return "unknown", said
+
+
+def _unread(facts: Facts) -> str:
+    return facts.recorded.unread_accelerator if facts.device is None else ""
+
+
+def _share_of(facts: Facts, cause: Cause) -> str:
+    lost = lost_time(facts)
+    return share(lost.total_ns(lost.of(cause)), lost.window_ns)
+
+
+DOUBTS: Sequence[Doubt] = (
+    Doubt(
+        is_thinned,
+        families=ABOUT_THE_JOB,
+        silent=_cannot_tell(
+            "events were removed from the file", "Diagnose the file as the profiler wrote it."
+        ),
+        verdict=lambda facts: (
+            "unknown",
+            f"{thinned_sentence(facts)} The figures below are of what is left: they do not show how busy the "
+            "GPU was, or what limits the job.",
+        ),
+    ),
+    Doubt(
+        lambda facts: not facts.window.duration_ns,
+        verdict=lambda _: ("unknown", "The trace holds no host or GPU activity, so nothing can be said."),
+    ),
+    Doubt(
+        capture_ns,
+        families=ABOUT_TIME,
+        silent=_cannot_tell(
+            "the recording is of the capture of a graph, in which nothing runs",
+            "Record steps after the capture.",
+        ),
+        verdict=lambda facts: ("initialization", capture_sentence(facts)),
+    ),
+    Doubt(
+        lambda facts: facts.steady.mostly is Cause.INITIALIZATION,
+        families=ABOUT_TIME,
+        silent=_cannot_tell(
+            "first-run work takes most of the recording",
+            "Record after a few warm-up steps: schedule(wait=5, warmup=2, active=6).",
+        ),
+        verdict=lambda facts: (
+            "initialization",
+            FIRST_RUN.format(all_initialization=_share_of(facts, Cause.INITIALIZATION)),
+        ),
+        busy=True,
+    ),
+    Doubt(
+        lambda facts: facts.steady.mostly is Cause.UNRECORDED,
+        families=ABOUT_A_JOB,
+        silent=_cannot_tell(
+            "the GPU may have run work from before the recording for most of it",
+            "Call torch.cuda.synchronize() before the steps to record.",
+        ),
+        verdict=lambda facts: (
+            "unknown",
+            f"For {_share_of(facts, Cause.UNRECORDED)} of the time it shows no work while the host waits for "
+            "it: it may have been running work from before the recording. The rest is too short to say what "
+            "limits the job. Call torch.cuda.synchronize() before the steps to record.",
+        ),
+        busy=True,
+    ),
+    Doubt(
+        little_work,
+        families=ABOUT_A_JOB,
+        silent=lambda facts: CannotTell(
+            f"only {little_work(facts)}, too little to judge a job by", "Record several steps of the job."
+        ),
+        verdict=lambda facts: (
+            "unknown",
+            f"Only {little_work(facts)}: too little to say what limits a job. Record several steps.",
+        ),
+        busy=True,
+    ),
+    Doubt(
+        _unread,
+        families=ABOUT_TIME,
+        silent=lambda facts: CannotTell(f"the job runs on {_unread(facts)}, whose activity is not read"),
+        verdict=lambda facts: _of_unseen_gpu(
+            f"The job runs on {_unread(facts)}, whose activity is not read.", GpuUse(), facts
+        ),
+    ),
+    Doubt(
+        nothing_of_the_job,
+        verdict=lambda _: (
+            "unknown",
+            "Nothing of the job was recorded: no operator and no launch ran while the profiler was active.",
+        ),
+    ),
+    # A GPU may have worked that the trace does not show: then the host's time may cost nothing.
+    Doubt(
+        lambda facts: facts.gpu_use.possible,
+        families=ABOUT_TIME,
+        at_most=Severity.WARNING,
+        verdict=lambda facts: _of_unseen_gpu(no_gpu_sentence(facts.gpu_use), facts.gpu_use, facts),
+    ),
+    # A step or two of a toy: an interrupt takes as long.
+    Doubt(
+        lambda facts: facts.on_cpu and facts.window.duration_ns < LEAST_ERROR_NS,
+        families=ABOUT_TIME,
+        at_most=Severity.INFO,
+    ),
+    Doubt(
+        lambda facts: lost_share(facts) >= levels.SIZEABLE,
+        first=lambda facts: f"{lost_sentence(facts)} What follows is about the rest.",
+    ),
+    Doubt(_blocked_by_launches, topics=HOST_SPEED, at_most=Severity.INFO, finding=behind_blocking),
+    Doubt(host_may_keep_up, topics=HOST_SPEED, at_most=Severity.WARNING, finding=without_promise),
+    Doubt(
+        lambda facts: host_may_keep_up(facts) and not host_likely_limits(facts),
+        topics=HOST_SPEED,
+        at_most=Severity.INFO,
+    ),
+    Doubt(one_replayed_step, topics=HOST_SPEED, at_most=Severity.INFO, finding=of_one_step),
+    # Where computing limits the job, the host's speed is a hint: recording slows the host as much.
+    Doubt(lambda facts: _computing_share(facts) >= COMPUTE_SHARE, topics=HOST_SPEED, at_most=Severity.INFO),
+)
+
+
+class Judged(NamedTuple):
+    """What a verdict is about to say of a device's step window.
+
+    unseen_ns: what the host did and the trace does not show; between_launches_ns: of that, between launches
+    that follow one another quickly; in_range: the range of the user's own that has most of it.
+    """
+
+    facts: Facts
+    parts: WindowParts
+    unseen_ns: int
+    between_launches_ns: int
+    in_range: str
+
+    @property
+    def host_ns(self) -> int:
+        return self.parts.by_limiter["host"]
+
+    def share(self, nanoseconds: int) -> str:
+        return share(nanoseconds, self.parts.window_ns)
+
+
+@dataclass(frozen=True)
+class LimiterDoubt:
+    """Why the largest part may not be what limits the job.
+
+    limiters: of which this is asked. says: the limiter and the sentence instead of what would be said.
+    """
+
+    limiters: frozenset[str]
+    holds: Callable[[Judged], object]
+    says: Callable[[Judged, Said], Said]
+
+
+def doubted(judged: Judged, said: Said) -> Said:
+    """Return what can be said after all doubts about the limiter."""
+    for doubt in LIMITER_DOUBTS:
+        if said[0] in doubt.limiters and doubt.holds(judged):
+            said = doubt.says(judged, said)
+    return said
+
+
+def _unseen_limiter(judged: Judged, _said: Said) -> Said:
+    unseen, operators = judged.share(judged.unseen_ns), judged.facts.recorded.operators
+    how = "with_stack=True" if operators else "ProfilerActivity.CPU as well"
+    said = f"It waited {unseen} of the time while the host did something that this trace does not show"
+    if judged.parts.computing_ns >= levels.HALF * judged.parts.window_ns:
+        return "compute", f"Computing takes most of the time. {said}. Record with {how} to see what."
+    if judged.in_range and operators:
+        said += f", most of it in {in_quotes(judged.in_range, 80)}."
+        limits = "The host's own work there limits this job."
+        return "python", f"{said} {limits} Record with with_stack=True to see what it is."
+    # A host that does nothing else launches every few tens of microseconds, of which the call takes a part.
+    if not operators and 2 * judged.between_launches_ns >= judged.unseen_ns:
+        said += ", mostly between launches that soon follow one another"
+        limits = "launching many small kernels probably limits this job."
+        return "launch", f"{said}: {limits} Record with {how} to be sure."
+    return "unknown", f"{said}. Record with {how} to see what."
+
+
+def _of_slowed(judged: Judged, said: Said) -> Said:
+    """What to say where recording may be why the GPU waits for the host."""
+    facts, (limiter, sentence) = judged.facts, said
+    if limiter != "unknown" and host_likely_limits(facts):
+        return limiter, sentence.replace("limits this job", "probably limits this job")
+    waited = f"In the recording, it waited for the host {judged.share(judged.host_ns)} of the time."
+    return ("compute" if gpu_keeps_busy(facts) else "unknown"), waited
+
+
+def _compiles_once(judged: Judged) -> bool:
+    facts = judged.facts
+    functions = compiled_functions(facts.host, facts.steps, facts.host_window)
+    return len(facts.steps) < SEVERAL_STEPS and not any(function.before > 0 for function in functions)
+
+
+def _only_step_of_server(judged: Judged) -> bool:
+    most_ns = max(judged.parts.by_limiter.values())
+    return judged.host_ns == most_ns and one_replayed_step(judged.facts)
+
+
+_OF_HOST = frozenset({"launch", "python", "mixed", "unknown"})
+
+LIMITER_DOUBTS: Sequence[LimiterDoubt] = (
+    LimiterDoubt(
+        frozenset({"requests"}),
+        lambda judged: judged.facts.request_waits.for_engine,
+        lambda judged, _: ("unknown", FOR_ENGINE.format(all_requests=judged.share(judged.parts.requests_ns))),
+    ),
+    LimiterDoubt(
+        frozenset({"input"}),
+        lambda judged: judged.facts.only_first_batch,
+        lambda judged, _: (
+            "unknown",
+            f"It waited {judged.share(judged.parts.input_ns)} of the time for the first batch of a new "
+            "iterator, which nothing loads ahead: once per epoch. Record several steps of one iterator.",
+        ),
+    ),
+    LimiterDoubt(
+        frozenset({"launch", "python"}),
+        lambda judged: judged.unseen_ns >= MOSTLY_UNSEEN * judged.host_ns,
+        _unseen_limiter,
+    ),
+    LimiterDoubt(
+        frozenset({"compile"}),
+        _compiles_once,
+        lambda judged, _: (
+            "initialization",
+            f"It waited {judged.share(judged.host_ns)} of the time for the host, most of it for compiling or "
+            "loading code. In a recording without several steps nothing shows that this recurs. Record again "
+            "after a few warm-up steps.",
+        ),
+    ),
+    LimiterDoubt(
+        _OF_HOST | {"compile"},
+        _only_step_of_server,
+        lambda judged, _: (
+            "unknown",
+            f"It waited for the host {judged.share(judged.host_ns)} of the time. "
+            f"{one_step_sentence(judged.facts)}",
+        ),
+    ),
+    LimiterDoubt(_OF_HOST, lambda judged: host_may_keep_up(judged.facts), _of_slowed),
+)
