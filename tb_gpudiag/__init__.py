@@ -70,14 +70,14 @@ def diagnose(path: str | PathLike[str]) -> Report:
     """Diagnose one trace: a trace file, or a directory or fsspec URL with exactly one trace.
 
     Returns its Report. Times in it are in µs, sizes in bytes. Raises errors of
-    `tb_gpudiag.errors`: NothingToRead if there is no trace, UsageError if there are several, and a TraceError
-    if the file cannot be read.
+    `tb_gpudiag.errors`: NothingToRead if there is no trace, UsageError if there are several, a TraceError
+    if the file cannot be read, and LimitReached if that takes too much time or memory.
     """
     from tb_gpudiag import notebook
-    from tb_gpudiag.report.diagnosis import diagnose_path
+    from tb_gpudiag.service.analyses.reports import report_at
 
     notebook.set_up()
-    return diagnose_path(fspath(path))
+    return report_at(fspath(path))
 
 
 def compare(base: str | PathLike[str], candidate: str | PathLike[str], finding: str = "") -> Comparison:
@@ -91,10 +91,10 @@ def compare(base: str | PathLike[str], candidate: str | PathLike[str], finding: 
     recordings or the base lacks the finding, and a TraceError if a file cannot be read.
     """
     from tb_gpudiag import notebook
-    from tb_gpudiag.digest.digested import digests_at
     from tb_gpudiag.jobs.compare import comparison
     from tb_gpudiag.jobs.compare.about_finding import about_finding
     from tb_gpudiag.jobs.compare.side import one_side
+    from tb_gpudiag.service.analyses.digests import digests_at
 
     notebook.set_up()
     sides = [one_side(digests_at(path), path) for path in (fspath(base), fspath(candidate))]
@@ -109,9 +109,9 @@ def job(path: str | PathLike[str]) -> JobReport:
     two ranks of one job, UsageError if there are several jobs, and a TraceError if a file cannot be read.
     """
     from tb_gpudiag import notebook
-    from tb_gpudiag.digest.digested import digests_at
     from tb_gpudiag.errors import NothingToRead, UsageError
     from tb_gpudiag.jobs.report.job_report import build_jobs
+    from tb_gpudiag.service.analyses.digests import digests_at
 
     notebook.set_up()
     found = build_jobs(digests_at(fspath(path)))
@@ -150,9 +150,9 @@ def history(path: str | PathLike[str]) -> list[History]:
     NothingToRead if there is no trace, and a TraceError if a file cannot be read.
     """
     from tb_gpudiag import notebook
-    from tb_gpudiag.digest.digested import digests_at
     from tb_gpudiag.errors import NothingToRead
     from tb_gpudiag.jobs.history.run_history import histories
+    from tb_gpudiag.service.analyses.digests import digests_at
 
     notebook.set_up()
     found = histories(digests_at(fspath(path)))

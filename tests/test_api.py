@@ -19,6 +19,8 @@ from tests.jobs.ranks.stage import job as ranks_of_a_job
 from tests.report.reports import slow_loader
 from tools.docs.pages import API_EXAMPLE, api_page
 
+pytestmark = pytest.mark.usefixtures("in_process")
+
 
 def test_diagnose_takes_a_file_or_a_directory_with_one_trace(tmp_path: Path) -> None:
     path = slow_loader().write(tmp_path / "run")
@@ -61,7 +63,7 @@ def test_importing_it_imports_nothing_heavy() -> None:
 def test_diagnosing_does_not_import_torch_or_tensorboard(tmp_path: Path) -> None:
     path = slow_loader().write(tmp_path)
     code = (
-        "import sys, tb_gpudiag; tb_gpudiag.diagnose(sys.argv[1]);"
+        "import sys; from tb_gpudiag.report.diagnosis import diagnose_path; diagnose_path(sys.argv[1]);"
         "print(*(set(sys.modules) & {'torch', 'tensorboard', 'pandas'}))"
     )
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)

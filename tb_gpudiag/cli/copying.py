@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from contextlib import AbstractContextManager
 
-from tb_gpudiag.service.processes.memory_limit import AnalysisLimit
-from tb_gpudiag.service.settings import command_memory_limit_bytes, settings_from
+from tb_gpudiag.service.processes.gate import limit_here
 
 
 def add_copy(parser: argparse.ArgumentParser) -> None:
@@ -22,4 +21,4 @@ def add_copy(parser: argparse.ArgumentParser) -> None:
 
 def limited(where: str) -> AbstractContextManager[None]:
     """Raise LimitReached if the code inside takes too long or too much memory. where: the file."""
-    return AnalysisLimit(command_memory_limit_bytes(), settings_from().time_limit_s).within(where)
+    return limit_here().within(where)

@@ -25,8 +25,8 @@ from tb_gpudiag.service.analyses.diagnoses import DIAGNOSIS
 from tb_gpudiag.service.analyses.obtain import obtain
 from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.index.run_rows import job_row, run_row
-from tb_gpudiag.service.processes.memory_limit import AnalysisLimit
-from tb_gpudiag.service.settings import command_memory_limit_bytes, settings_from
+from tb_gpudiag.service.processes.gate import limit_here
+from tb_gpudiag.service.settings import settings_from
 from tb_gpudiag.trace.files.find import TraceFile
 
 
@@ -100,9 +100,7 @@ def diagnose_files(
 
 def _diagnose(files: list[TraceFile], result: DiagnosedFiles, *, quiet: bool) -> None:
     """Diagnose the files, and keep what other commands and the tab need of them."""
-    settings = settings_from()
-    limit = AnalysisLimit(command_memory_limit_bytes(), settings.time_limit_s)
-    shared = SharedCache.of_user(settings)
+    limit, shared = limit_here(), SharedCache.of_user(settings_from())
     with progress_bar(len(files), quiet=quiet) as show:
         for number, file in enumerate(files):
             try:

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from tb_gpudiag.cli.copying import limited
 from tb_gpudiag.cli.formats import write_file
 from tb_gpudiag.cli.scrub import NO_PROMISE
 from tb_gpudiag.report.building.build import build_report
@@ -21,10 +22,11 @@ def run(arguments: Sequence[str]) -> int:
     target = Path(parsed.output)
     refuse_same_file(parsed.trace, target)
     file = only_trace(parsed.trace)
-    facts = read_facts(file)
-    report, start_ns = build_report(facts, file), facts.trace.start_ns
-    del facts
-    content = dispute(report, file, start_ns, parsed.finding)
+    with limited(file.path):
+        facts = read_facts(file)
+        report, start_ns = build_report(facts, file), facts.trace.start_ns
+        del facts
+        content = dispute(report, file, start_ns, parsed.finding)
     write_file(target, content)
     print(f"wrote {target} ({size_bytes(len(content))}): {ABOUT}, {REPORT}, {TRACE}")
     print(NO_PROMISE)

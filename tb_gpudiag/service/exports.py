@@ -109,7 +109,7 @@ class Exports:
             )
         child = Child(MODULE)
         try:
-            messages = child.messages(order.request(), BYTES_WITHIN_S)
+            messages = child.messages(order.request(), BYTES_WITHIN_S, each=True)
             return Export(order.name, next(messages), messages, child, self._room)
         except BaseException as error:
             child.stop()

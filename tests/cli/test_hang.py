@@ -14,18 +14,16 @@ import tb_gpudiag
 from tb_gpudiag.cli.main import main
 from tb_gpudiag.cli.schema import schema
 from tb_gpudiag.errors import LimitReached
-from tb_gpudiag.service.analyses import hangs
 from tb_gpudiag.trace.flight_recorder.plain_pickle import plain_data
 from tests.cli.test_annotations import closed
 from tests.patience import HANGS_S
-from tests.service.in_process import InProcess
 from tests.trace.flight_recorder.dumps import WORLD, entry, write
 
 
 @pytest.fixture(autouse=True)
-def read_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def read_here(request: pytest.FixtureRequest) -> None:
     if "slow" not in request.keywords:
-        monkeypatch.setattr(hangs, "Child", InProcess)
+        request.getfixturevalue("in_process")
 
 
 @pytest.fixture

@@ -196,12 +196,10 @@ import sys, time
 import numpy as np
 from tb_gpudiag.report import diagnosis
 from tb_gpudiag.cli.main import COMMANDS, main
-from tb_gpudiag.cli import diagnosed
-from tb_gpudiag.service.processes import memory_limit
-
+from tb_gpudiag.service.processes import gate, memory_limit
 
 memory_limit.REFUSED_AT = {refused_at}
-diagnosed.command_memory_limit_bytes = lambda: memory_limit.memory_bytes() + (100 << 20)
+gate.command_memory_limit_bytes = lambda: memory_limit.memory_bytes() + (100 << 20)
 read = diagnosis.read_facts
 kept = []
 

@@ -18,6 +18,7 @@ import pytest
 
 from tb_gpudiag.errors import Defect, GpudiagError
 from tb_gpudiag.service.analyses import analysis_queue
+from tb_gpudiag.service.processes import gate
 from tb_gpudiag.service.processes.child_messages import ChildMessage, MessageKind
 
 
@@ -80,6 +81,8 @@ def analyses_in_process() -> Iterator[None]:
     """Start threads and not processes within this block."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(analysis_queue, "Child", InProcess)
+        patch.setattr(gate, "Child", InProcess)
+        patch.setattr(gate, "kept", threading.local())
         yield
 
 

@@ -305,11 +305,11 @@ def test_a_file_that_crashes_three_processes_is_not_tried_again(
     desk: Callable[..., Desk], clock: Clock
 ) -> None:
     here = desk()
-    here.failure("a", "crash")
-    for _ in range(2):
-        clock.go_on(analysis_queue.RETRY_LATER_S + 1)
+    assert "open it again after 20 s" in str(here.failure("a", "crash").error)
+    for number in range(2):
+        clock.go_on(analysis_queue.RETRY_AFTER_S + 1)
         assert here.ask("a").state == "queued"
-        here.failure("a", "crash")
+        assert ("restart TensorBoard" in str(here.failure("a", "crash").error)) == bool(number)
     clock.go_on(1e9)
     assert here.ask("a").state == "failed"
 

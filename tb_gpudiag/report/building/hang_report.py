@@ -68,10 +68,11 @@ def diagnose_hang(
     return build_hang_report(dumps) if dumps else None, errors
 
 
-def report_on_dumps(file: TraceFile) -> pb.Report:
-    """Build the report about the dumps in a folder, which is all that it has. Raises GpudiagError: none can
-    be read."""
-    found, errors = diagnose_hang([file.path], file.folder)
+def report_on_dumps(
+    file: TraceFile, found: pb.HangReport | None, errors: Sequence[GpudiagError]
+) -> pb.Report:
+    """Build the report about the dumps in a folder, which is all that it has. found, errors: what
+    diagnose_hang returned. Raises GpudiagError: none can be read."""
     if found is None:
         raise errors[0]
     found.notes.extend(one_line(f"Not read: {error}.") for error in errors[:_MOST_ERRORS])

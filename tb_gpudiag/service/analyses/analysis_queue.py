@@ -38,7 +38,7 @@ TICK_S = 0.2
 FAILURES_KEPT = 1000
 
 # After a failure that may not be the file's fault, an analysis runs again if someone asks after this long.
-# After two failed processes, the wait is longer.
+# After two processes that could not start, or not save their result, the wait is longer.
 RETRY_AFTER_S = 20.0
 RETRY_LATER_S = 300.0
 
@@ -281,7 +281,7 @@ class AnalysisQueue:
             failure = error
         except ChildEnded as ended:
             analysis.crashes += analysis.stopped is None
-            failure = _crash(ended, task.file.path)
+            failure = _crash(ended, task.file.path, analysis.crashes)
         analysis.child.stop()
         return draft, failure
 
@@ -321,7 +321,7 @@ class AnalysisQueue:
 
     def _try_again(self, analysis: _Analysis, error: NoAnswer) -> None:
         """Queue an analysis again, because its store may answer later."""
-        pause_s = RETRY_AFTER_S if analysis.failures < 2 else RETRY_LATER_S
+        pause_s = _pause_s(analysis)
         analysis.state, analysis.progress, analysis.stopped, analysis.report = "queued", 0.0, None, b""
         analysis.child = Child(self._module)
         analysis.stage = f"{error}. It is tried again after {pause_s:g} s."
@@ -342,15 +342,20 @@ def _may_be_retried(analysis: _Analysis, now_s: float) -> bool:
         or analysis.crashes >= MOST_CRASHES
     ):
         return False
-    return now_s - analysis.ended_s > (RETRY_AFTER_S if analysis.failures < 2 else RETRY_LATER_S)
+    return now_s - analysis.ended_s > _pause_s(analysis)
 
 
-def _crash(ended: ChildEnded, where: str) -> ProcessFailed:
+def _pause_s(analysis: _Analysis) -> float:
+    return RETRY_AFTER_S if analysis.failures - analysis.crashes < 2 else RETRY_LATER_S
+
+
+def _crash(ended: ChildEnded, where: str, crashes: int) -> ProcessFailed:
+    again = f"open it again after {RETRY_AFTER_S:g} s" if crashes < MOST_CRASHES else "restart TensorBoard"
     return ProcessFailed(
         f"The analysis process ended unexpectedly ({ended}).",
         where=where,
-        remedy="The system may have run out of memory: close other programs, or record fewer steps. "
-        "TensorBoard's log has the process's last output.",
+        remedy=f"The system may have run out of memory: close other programs, and {again} to try once more; "
+        "or record fewer steps. TensorBoard's log has the process's last output.",
     )
 
 

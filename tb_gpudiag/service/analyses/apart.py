@@ -13,12 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from tb_gpudiag.errors import ProcessFailed
 from tb_gpudiag.service.analyses.diagnoses import AnalyzedTrace, ResultKind
 from tb_gpudiag.service.analyses.task import Task
 from tb_gpudiag.service.caches.cache_entry import unpack
-from tb_gpudiag.service.processes.child import Child, ChildEnded
-from tb_gpudiag.service.processes.child_messages import MessageKind
+from tb_gpudiag.service.processes.gate import ask_apart
 from tb_gpudiag.service.settings import command_memory_limit_bytes
 from tb_gpudiag.trace.files.find import TraceFile, may_be_database
 
@@ -38,19 +36,11 @@ def databases_apart(kind: ResultKind[R]) -> ResultKind[R]:
 def _analyze(kind: ResultKind[R], file: TraceFile, progress: Progress) -> R:
     if not may_be_database(file):
         return kind.of_trace(file, progress)
-    child = Child(MODULE, nice=0)
     with tempfile.TemporaryDirectory(prefix="gpudiag-") as folder:
         draft = Path(folder, "result")
         # The process runs in another directory.
         there = replace(file, path=os.path.abspath(file.path) if os.path.exists(file.path) else file.path)
         task = Task(there, kind.name, drafts=(str(draft),), memory_limit_bytes=command_memory_limit_bytes())
-        try:
-            for message in child.messages(task.request() | {"where": file.path}):
-                if message.kind is MessageKind.PROGRESS:
-                    progress(message.fields["share"], message.fields["stage"])
-        except ChildEnded as ended:
-            raise ProcessFailed(f"the process that read it ended ({ended})", where=file.path) from ended
-        finally:
-            child.stop()
+        ask_apart(MODULE, task.request() | {"where": file.path}, progress)
         with open(draft, "rb") as content:
             return kind.of_entry(unpack(content, draft), file, "")

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from tb_gpudiag.errors import GpudiagError, ProcessFailed, UsageError
 from tb_gpudiag.jobs.ranks.joined import JoinedDigests, join, joined
 from tb_gpudiag.jobs.ranks.members import slim
-from tb_gpudiag.service.analyses.digests import Digested, digest_content, outcome
+from tb_gpudiag.service.analyses.digests import Digested, digest_apart, outcome
 from tb_gpudiag.trace.files.find import TraceFile
 
 # A scheduler on the same network answers at once.
@@ -36,7 +36,7 @@ def digest_on_cluster(files: Sequence[TraceFile], address: str) -> Iterator[Dige
     If the scheduler is lost, each remaining file gets an error.
     Raises UsageError: dask is not installed, or the scheduler does not answer.
     """
-    yield from _on_cluster(files, address, digest_content, fan_in=max(1, len(files)))
+    yield from _on_cluster(files, address, digest_apart, fan_in=max(1, len(files)))
 
 
 def join_on_cluster(files: Sequence[TraceFile], address: str) -> Iterator[Digested]:
@@ -47,7 +47,7 @@ def join_on_cluster(files: Sequence[TraceFile], address: str) -> Iterator[Digest
 
 def _slim_content(file: TraceFile) -> Joined:
     """Digest a file on a worker."""
-    found = outcome(file, digest_content(file))
+    found = outcome(file, digest_apart(file))
     return Joined([found.error], [joined(slim(found.digest))] if found.digest is not None else [])
 
 

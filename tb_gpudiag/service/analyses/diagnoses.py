@@ -124,8 +124,9 @@ def diagnose_trace(file: TraceFile, progress: Progress | None = None) -> Diagnos
 def _diagnose_dumps(file: TraceFile) -> Diagnosis:
     from tb_gpudiag.digest.building.record_digest import record_digest
     from tb_gpudiag.report.building.hang_report import report_on_dumps
+    from tb_gpudiag.service.analyses.hangs import hang_at
 
-    report = report_on_dumps(file)
+    report = report_on_dumps(file, *hang_at([file.path], file.folder))
     digest = record_digest(report, file.identity, file.modified_ns)
     # No rule found it, and the table of runs says it, among the errors.
     if report.hang.why not in (pb.HangReport.NO_HANG, pb.HangReport.CANNOT_TELL, pb.HangReport.EMPTY):

@@ -16,8 +16,9 @@ from queue import SimpleQueue
 from typing import Any, Final
 
 from tb_gpudiag.digest.digest import Digest
-from tb_gpudiag.digest.digest_files import from_bytes
-from tb_gpudiag.errors import Defect, GpudiagError, ProcessFailed, is_out_of_memory
+from tb_gpudiag.digest.digest_files import from_bytes, read_digest
+from tb_gpudiag.digest.find_digests import SUFFIX, find_digests
+from tb_gpudiag.errors import Defect, GpudiagError, LinksNotFollowed, ProcessFailed, is_out_of_memory
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.service.analyses.apart import databases_apart
 from tb_gpudiag.service.analyses.diagnoses import ONLY_DIGEST, AnalyzedTrace, ResultKind
@@ -25,10 +26,11 @@ from tb_gpudiag.service.analyses.obtain import known, obtain
 from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.processes.child import Child, ChildEnded
 from tb_gpudiag.service.processes.child_messages import ChildMessage
+from tb_gpudiag.service.processes.gate import ask_often, limit_here
 from tb_gpudiag.service.processes.memory_limit import AnalysisLimit, out_of_time
 from tb_gpudiag.service.processes.serving import Reply
 from tb_gpudiag.service.settings import command_memory_limit_bytes, settings_from
-from tb_gpudiag.trace.files.find import TraceFile
+from tb_gpudiag.trace.files.find import TraceFile, find_traces
 
 # Each process gets at least this much memory. Reading a trace takes some 300 MB for libraries and chunks, and
 # up to four times the size of the unpacked file, which may be ten times as large as the packed one.
@@ -50,10 +52,32 @@ class Digested:
     error: GpudiagError | None = None
 
 
-def digest_all(files: Sequence[TraceFile], processes: int | None = None) -> Iterator[Digested]:
+def digests_at(path: str) -> list[Digest]:
+    """Return the digests at a path, for a program: read from its digest files, and made of its traces in
+    processes of their own. Raises GpudiagError: a file cannot be read."""
+    digests = [read_digest(name) for name in find_digests(path)]
+    if path.endswith(SUFFIX):
+        return digests
+    found = find_traces(path)
+    problems = [problem for problem in found.problems if not isinstance(problem, LinksNotFollowed)]
+    if problems and not digests:
+        raise problems[0]
+    known = {digest.about.id for digest in digests}
+    made = list(digest_all([file for file in found.files if file.identity not in known], apart=True))
+    for one in made:
+        if one.error is not None:
+            raise one.error
+    made.sort(key=lambda one: found.files.index(one.file))
+    return digests + [one.digest for one in made if one.digest is not None]
+
+
+def digest_all(
+    files: Sequence[TraceFile], processes: int | None = None, *, apart: bool = False
+) -> Iterator[Digested]:
     """Diagnose the files and yield their digests, in the order in which they are done: kept ones first.
 
     processes: None means as many as the files are worth, and the machine has cores and memory for.
+    apart: this process is no command's, and reads no file itself. Raises ProcessFailed.
     """
     kept, todo = SharedCache.of_user(settings_from()), []
     for file in files:
@@ -62,16 +86,18 @@ def digest_all(files: Sequence[TraceFile], processes: int | None = None) -> Iter
             todo.append(file)
         else:
             yield Digested(file, found.digest)
-    yield from _digest_others(todo, processes)
+    yield from _digest_others(todo, processes, apart)
 
 
-def _digest_others(files: Sequence[TraceFile], processes: int | None) -> Iterator[Digested]:
+def _digest_others(files: Sequence[TraceFile], processes: int | None, apart: bool) -> Iterator[Digested]:
     count = min(processes or _room(files), len(files))
-    if count <= 1:
-        guard = _command_limit()
-        yield from (outcome(file, digest_content(file, guard)) for file in files)
-    else:
+    if count > 1:
         yield from _Processes(files, count).run()
+    elif apart:
+        yield from (outcome(file, digest_apart(file)) for file in files)
+    elif count:
+        guard = limit_here()
+        yield from (outcome(file, digest_content(file, guard)) for file in files)
 
 
 class _Processes:
@@ -139,9 +165,19 @@ def answer(request: dict[str, Any], reply: Reply) -> ChildMessage:
     return ChildMessage(content=_digest_content(TraceFile(**request["file"]), ONLY_DIGEST))
 
 
-def digest_content(file: TraceFile, guard: AnalysisLimit | None = None) -> bytes | GpudiagError:
+def digest_apart(file: TraceFile) -> bytes | GpudiagError:
+    """Return the content of the file's digest, made in a process of its own, or why there is none. Raises
+    ProcessFailed: another process may succeed."""
+    try:
+        return ask_often(MODULE, {"where": file.path, "file": asdict(file)}).content
+    except ProcessFailed:
+        raise
+    except GpudiagError as error:
+        return error
+
+
+def digest_content(file: TraceFile, guard: AnalysisLimit) -> bytes | GpudiagError:
     """Return the content of the file's digest, or why there is none."""
-    guard = guard or _command_limit()
     try:
         with guard.watched(file.path):
             return _digest_content(file, databases_apart(ONLY_DIGEST))
@@ -149,10 +185,6 @@ def digest_content(file: TraceFile, guard: AnalysisLimit | None = None) -> bytes
         return error
     except Exception as error:  # a bug must not cost the user the other files
         return guard.error(file.path) if is_out_of_memory(error) else Defect.of(error, where=file.path)
-
-
-def _command_limit() -> AnalysisLimit:
-    return AnalysisLimit(command_memory_limit_bytes(), settings_from().time_limit_s)
 
 
 def _digest_content(file: TraceFile, kind: ResultKind[AnalyzedTrace]) -> bytes:

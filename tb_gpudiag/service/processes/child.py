@@ -35,6 +35,7 @@ class ChildEnded(Exception):
     """The process ended before it answered. str() says how it ended."""
 
     def __init__(self, code: int) -> None:
+        self.code = code
         super().__init__(f"signal {-code}" if code < 0 else f"exit code {code}")
 
 
@@ -66,23 +67,25 @@ class Child:
         *_, answer = self.messages(request, within_s)
         return answer
 
-    def messages(self, request: dict[str, Any], within_s: float | None = None) -> Iterator[ChildMessage]:
+    def messages(
+        self, request: dict[str, Any], within_s: float | None = None, *, each: bool = False
+    ) -> Iterator[ChildMessage]:
         """Send a request, and yield the messages that come back. The last one is the answer.
 
-        within_s: how long each message may take; None for any time.
+        within_s: how long it takes at most until the answer or, with `each`, until each message; None for any
+            time.
 
         Raises:
             ProcessFailed: no process can be started.
             ChildEnded: the process ended, or was killed.
-            TimeoutError: a message took too long. The process is killed.
+            TimeoutError: it took too long. The process is killed.
             GpudiagError: the process answered with this error.
         """
         answered = False
         process = self._running(str(request.get("where", "")))
         try:
-            for message in self._exchange(
-                process, ChildMessage(request, kind=MessageKind.REQUEST).packed(), within_s
-            ):
+            packed = ChildMessage(request, kind=MessageKind.REQUEST).packed()
+            for message in self._exchange(process, packed, within_s, each):
                 answered = message.kind in (MessageKind.ANSWER, MessageKind.ERROR)
                 if message.kind in (MessageKind.ERROR, MessageKind.LAST_ERROR):
                     raise error_in(message)
@@ -156,7 +159,7 @@ class Child:
         return process
 
     def _exchange(
-        self, process: subprocess.Popen[bytes], request: bytes, within_s: float | None
+        self, process: subprocess.Popen[bytes], request: bytes, within_s: float | None, each: bool
     ) -> Iterator[ChildMessage]:
         """Write the request, read stderr, and yield messages, without blocking on any single pipe."""
         to_it, from_it, output = map(_descriptor, (process.stdin, process.stdout, process.stderr))
@@ -179,7 +182,8 @@ class Child:
                     received += self._read(process)
                     while (message := _taken(received)) is not None:
                         yield message
-                        end_s = _end_s(within_s)  # from now: whoever takes the messages may be slow
+                        if each:
+                            end_s = _end_s(within_s)  # from now: whoever takes the messages may be slow
         raise TimeoutError
 
     def _read(self, process: subprocess.Popen[bytes]) -> bytes:

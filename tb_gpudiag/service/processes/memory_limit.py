@@ -26,6 +26,10 @@ RESERVED_BYTES = 1 << 30
 
 _SIGNAL = signal.SIGUSR2
 
+# Code that does not return to Python notices no signal. So much later, the system ends the whole process.
+ENDED_AT = 1.1
+ENDED_AFTER_S = 1.0
+
 
 class _TooLate(BaseException):
     """The analysis takes too long. Not an Exception, which code may take for a bug in one of its parts."""
@@ -35,7 +39,8 @@ class AnalysisLimit:
     """Stops the analysis of a file that takes more memory or time than the limit; other files are still
     analyzed.
 
-    It raises an exception in the main thread by a signal, which also interrupts waiting for other threads.
+    It raises an exception in the main thread by a signal, which also interrupts waiting for other threads. If
+    that has no effect, the process ends: by SIGALRM, which nothing in Python can keep.
     """
 
     def __init__(self, limit_bytes: int, time_limit_s: float) -> None:
@@ -62,12 +67,15 @@ class AnalysisLimit:
         try:
             if self._works:
                 timer.start()
+                _end_after(self._time_limit_s * ENDED_AT + ENDED_AFTER_S)
             yield
         except _TooLate:
             raise out_of_time(self._time_limit_s, where) from None
         finally:
             self._watched = False
             timer.cancel()
+            if self._works:
+                _end_after(0)
 
     @contextlib.contextmanager
     def within(self, where: str) -> Iterator[None]:
@@ -113,6 +121,11 @@ def limit_memory(limit_bytes: int, exceeded: Callable[[], None]) -> bool:
     return lowest
 
 
+def of_this_process(limit_bytes: int) -> int:
+    """Return the limit of a process that this one starts: not more than its own."""
+    return min(limit_bytes, *(own for own, _ in _watched)) if _watched else limit_bytes
+
+
 _starting = threading.Lock()
 _watched: list[tuple[int, Callable[[], None]]] = []
 """The limit of this process, once it has one."""
@@ -124,6 +137,14 @@ def _watch() -> None:
         ((limit_bytes, exceeded),) = _watched
         if memory_bytes() > limit_bytes:
             exceeded()
+
+
+def _end_after(seconds: float) -> None:
+    """Have the system end this process, whatever it does then; 0 for never. A program that has this timer
+    keeps it."""
+    with contextlib.suppress(AttributeError):  # Windows
+        if signal.getsignal(signal.SIGALRM) is signal.SIG_DFL:
+            signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def out_of_memory(limit_bytes: int, where: str) -> LimitReached:

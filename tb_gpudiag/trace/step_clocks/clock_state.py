@@ -163,11 +163,12 @@ def is_order(fields: dict[str, Any]) -> bool:
 
 
 def _is_plain(found: RankSteps) -> bool:
-    """Return whether all numbers are numbers, as a clock writes them."""
+    """Return whether all values are of the kind that a clock writes."""
     counts = found.rank, found.step, found.blocks, found.drifts, found.since
     times = found.step_ms, found.core_ms, *found.phases_ms, *found.longer_ms
     return (
-        all(map(_is_count, counts))
+        type(found.gradual) is bool
+        and all(map(_is_count, counts))
         and all(map(_is_time, times))
         and len(found.phases_ms) == len(PHASES)
         and len(found.longer_ms) in (0, len(PHASES) + 2)
