@@ -76,6 +76,7 @@ _ID, _FORMAT, _RUN = Text("id"), Text("format"), Text("run")
 _RULE = Text("rule", default="", longest=50)
 _BASE, _CANDIDATE = Text("base"), Text("candidate")
 _KNOWN = Integer("known", low=-1, high=2**32 - 1)  # the generation of a list that the page has
+_AHEAD = Integer("ahead", high=1)  # nobody waits for the report
 _FIRST = Integer("first", low=1, high=500)  # rows of the table of runs that it asks for before the others
 
 Route = Callable[[wrappers.Request], wrappers.Response]
@@ -131,7 +132,8 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
         return _json(request, to_json(self._service.runs(known, first)))
 
     def _report(self, request: wrappers.Request) -> wrappers.Response:
-        return _stated(request, pb.ReportState, self._service.report(_ID.read(request.args)))
+        id_, ahead = _ID.read(request.args), _AHEAD.read(request.args)
+        return _stated(request, pb.ReportState, self._service.report(id_, awaited=not ahead))
 
     def _slice(self, kind: str) -> Route:
         def answer(request: wrappers.Request) -> wrappers.Response:

@@ -106,13 +106,13 @@ class Service:
         self._index.snapshot()
         return self._overview.runs(known, first)
 
-    def report(self, id_: str) -> bytes | Pending:
+    def report(self, id_: str, *, awaited: bool = True) -> bytes | Pending:
         """Return the ReportState as gzipped JSON, or queue the analysis. It may be of one that still runs.
-        Raises UnknownTrace: there is no such trace (any more)."""
+        awaited: see AnalysisQueue.ask. Raises UnknownTrace: there is no such trace (any more)."""
         record = self._entry(id_).record
         if record is not None:
             return record.answer
-        found = self._result(id_, self._read_report)
+        found = self._result(id_, self._read_report, awaited=awaited)
         return found.report or found if isinstance(found, Pending) else found
 
     def slice(self, kind: str, id_: str, values: QueryValues) -> bytes | Pending:
@@ -225,7 +225,9 @@ class Service:
             raise CorruptEntry.at(key)
         return entry.report_gz()
 
-    def _result(self, id_: str, read: Callable[[str, Path], _Found]) -> _Found | Pending:
+    def _result(
+        self, id_: str, read: Callable[[str, Path], _Found], *, awaited: bool = True
+    ) -> _Found | Pending:
         """Return what `read` returns for the trace's cache entry. Queue the analysis if there is no entry."""
         trace = self._entry(id_)
         if trace.record is not None:
@@ -252,7 +254,7 @@ class Service:
                     "failed",
                     error=Unreadable(f"The cached result cannot be read: {reason}.", where=str(path)),
                 )
-        return self._analyses.ask(key, Task(trace.file))
+        return self._analyses.ask(key, Task(trace.file), awaited=awaited)
 
 
 def _content(found: Reduced | Pending) -> bytes | Pending:

@@ -106,6 +106,22 @@ def test_at_most_two_run_and_the_latest_request_is_next(desk: Callable[..., Desk
     assert state.state == "queued"
 
 
+def test_only_what_somebody_waits_for_runs_beside_other_programs(
+    desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(child.Child.__init__.__kwdefaults__ or {}, "nice", 3)
+    here = desk()
+    pids = {}
+    for name, awaited in (("a", False), ("b", True)):
+        write_trace(here.folder, name, "hang")
+        task = Task(trace_file(here.folder / f"{name}.pt.trace.json"))
+        here.analyses.ask(name, task, awaited=awaited)
+        eventually(lambda name=name: (one := here.analyses.state(name)) and one.stage == "working")
+        pids[name] = int(here.starts()[-1].split()[0])
+    lower = {name: os.getpriority(os.PRIO_PROCESS, pid) - os.nice(0) for name, pid in pids.items()}
+    assert lower == {"a": 3, "b": 0}
+
+
 def test_canceling_kills_the_process_and_leaves_nothing(desk: Callable[..., Desk], tmp_path: Path) -> None:
     here = desk()
     pid = here.pid("a")

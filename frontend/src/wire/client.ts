@@ -148,6 +148,11 @@ export async function fetchReport(id: string, signal?: AbortSignal): Promise<Rep
   return (await get("report", { id }, signal)) as ReportState;
 }
 
+/** Have a trace analyzed that nobody waits for: other programs on that machine come first. */
+export async function analyzeAhead(id: string): Promise<void> {
+  await get("report", { id, ahead: 1 });
+}
+
 export interface TimeSpan {
   readonly start_us: number;
   readonly end_us: number;

@@ -78,6 +78,7 @@ class _Analysis:
     failures: int = 0  # processes that failed in a row
     crashes: int = 0  # of these, processes that ended without an answer
     unasked: bool = False  # it goes on although nobody asks
+    awaited: bool = False  # a page shows nothing else until it is done
 
     def is_abandoned(self, now_s: float) -> bool:
         return not self.unasked and now_s - self.asked_s > ABANDONED_AFTER_S
@@ -110,10 +111,11 @@ class AnalysisQueue:
         self._scheduler: threading.Thread | None = None
         atexit.register(self.close)
 
-    def ask(self, key: str, task: Task) -> Pending:
+    def ask(self, key: str, task: Task, *, awaited: bool = True) -> Pending:
         """Return the state of the analysis with the result `key`. Queue `task` if there is none.
 
-        An analysis goes on as long as somebody asks.
+        An analysis goes on as long as somebody asks. awaited: somebody waits for it: if that is said before
+        it begins, it runs with the priority of other programs, as a command does.
         """
         with self._changed:
             analysis = self._analyses.get(key)
@@ -130,12 +132,13 @@ class AnalysisQueue:
                     self._scheduler.start()
                 self._tell(analysis)
             analysis.asked_s = now_s
+            analysis.awaited |= awaited
             return _state_of(analysis)
 
     def begin(self, key: str, task: Task) -> None:
         """Queue `task` behind everything that somebody asks for. It goes on although nobody asks."""
         with self._changed:
-            self.ask(key, task)
+            self.ask(key, task, awaited=False)
             self._analyses[key].asked_s, self._analyses[key].unasked = 0.0, True
 
     def state(self, key: str) -> Pending | None:
@@ -243,6 +246,8 @@ class AnalysisQueue:
     def _run(self, analysis: _Analysis) -> None:
         """Run an analysis until its process ends. Runs on a thread of its own."""
         analysis.drafts = self._cache.drafts()
+        if analysis.awaited:
+            analysis.child.nice = 0
         task = replace(
             analysis.task,
             drafts=tuple(map(str, analysis.drafts)),

@@ -45,7 +45,7 @@ class Child:
     Only `close` and `kill` may be called while another thread uses it.
 
     module: has the function `answer`, which answers requests in the process: see serving.py.
-    nice: how much the process lowers its priority.
+    nice: how much a process that is started from now on lowers its priority.
     idle_s: the process exits if it is not asked for this long; 0 for never.
     ends_with_thread: on Linux, the process ends as soon as the thread that started it ends, whatever it is
         doing. Otherwise, it ends when it notices that its stdin has ended.
@@ -55,7 +55,7 @@ class Child:
         self, module: str, *, nice: int = NICE, idle_s: float = 0.0, ends_with_thread: bool = True
     ) -> None:
         self._module = module
-        self._nice = nice
+        self.nice = nice
         self._idle_s = idle_s
         self._ends_with_thread = ends_with_thread
         self._process: subprocess.Popen[bytes] | None = None
@@ -135,7 +135,7 @@ class Child:
         parent = os.getpid() if self._ends_with_thread else 0
         try:
             process = subprocess.Popen(
-                [*PROGRAM, self._module, str(parent), str(self._nice), str(self._idle_s)],
+                [*PROGRAM, self._module, str(parent), str(self.nice), str(self._idle_s)],
                 stdin=subprocess.PIPE,  # ends when this process does, and then the child exits
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

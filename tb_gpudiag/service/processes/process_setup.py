@@ -78,18 +78,18 @@ def die_with_parent(parent: int) -> None:
 
 
 def lower_priority(nice: int) -> None:
-    """Take less processor time than other programs, and be the first to be killed when memory runs out.
+    """Be the first to be killed when memory runs out, and take less processor time than other programs.
 
-    nice: 0 to change nothing.
+    nice: how much less; 0 for as much as others.
     """
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):  # not allowed here
+            Path("/proc/self/oom_score_adj").write_text(OOM_SCORE_ADJUSTMENT)
     if not nice:
         return
     with contextlib.suppress(OSError, AttributeError):  # not on this system, or not allowed here
         os.nice(nice)
     if sys.platform == "linux":
+        # Linux may schedule a session of its own as the equal of all others.
         with contextlib.suppress(OSError):
-            Path("/proc/self/oom_score_adj").write_text(OOM_SCORE_ADJUSTMENT)
-        with contextlib.suppress(
-            OSError
-        ):  # Linux may schedule a session of its own as the equal of all others
             Path("/proc/self/autogroup").write_text(str(nice))

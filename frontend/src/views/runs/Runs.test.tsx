@@ -217,7 +217,7 @@ it("analyzes new runs by itself, the newest first, until stopped", async () => {
     return answer(url);
   });
   fireEvent.click(screen.getByRole("button", { name: "Analyze 2 new" }));
-  expect(requests).toEqual(["./report?id=young-trace"]);
+  expect(requests).toEqual(["./report?id=young-trace&ahead=1"]);
   fireEvent.click(screen.getByRole("button", { name: "Stop analyzing, 2 left" }));
   expect(screen.getByRole("button", { name: "Analyze 2 new" })).toBeTruthy();
 });
@@ -246,9 +246,9 @@ it("requests a file that was still being written again", async () => {
     return answer(url);
   });
   fireEvent.click(screen.getByRole("button", { name: "Analyze 1 new" }));
-  expect(requests).toEqual(["./report?id=run-trace"]);
+  expect(requests).toEqual(["./report?id=run-trace&ahead=1"]);
   await act(() => vi.advanceTimersByTimeAsync(21_000));
-  expect(requests).toEqual(["./report?id=run-trace", "./report?id=run-trace"]);
+  expect(requests).toEqual(["./report?id=run-trace&ahead=1", "./report?id=run-trace&ahead=1"]);
   vi.useRealTimers();
 });
 

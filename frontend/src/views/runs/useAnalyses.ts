@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "react";
 import { isPending, RUNS } from "../../state/queries";
 import { useRunsTable } from "../../state/runs";
 import { usePage } from "../../state/store";
-import { fetchJob, fetchReport } from "../../wire/client";
+import { analyzeAhead, fetchJob } from "../../wire/client";
 import type { RunRow } from "../../wire/report";
 
 /**
@@ -78,7 +78,7 @@ export function useAnalyses(rows: readonly RunRow[], shown: readonly RunRow[]): 
     // If the request fails, the table keeps showing the run as not analyzed.
     const wait = next.state === "ranks" ? new AbortController() : null;
     if (wait) job.current = wait;
-    void (wait ? analyzeJob(next.trace_id, wait.signal) : fetchReport(next.trace_id))
+    void (wait ? analyzeJob(next.trace_id, wait.signal) : analyzeAhead(next.trace_id))
       .catch(() => null)
       .then(() => {
         if (wait) job.current = null;
@@ -98,7 +98,7 @@ export function useAnalyses(rows: readonly RunRow[], shown: readonly RunRow[]): 
         setRound((number) => number + 1);
       }
       for (const id of asked.split(" "))
-        if (requested.current.has(`new ${id}`)) void fetchReport(id).catch(() => null);
+        if (requested.current.has(`new ${id}`)) void analyzeAhead(id).catch(() => null);
     }, ASK_AGAIN_MS);
     return () => window.clearInterval(timer);
   }, [on, visible, asked, left]);

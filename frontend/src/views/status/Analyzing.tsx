@@ -1,6 +1,6 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
-import { bytes, time } from "../../base/format";
+import { bytes } from "../../base/format";
 import { TRACES } from "../../state/queries";
 import { usePage } from "../../state/store";
 import { cancelAnalysis } from "../../wire/client";
@@ -43,8 +43,10 @@ export function Analyzing({ entry, state, at_ms, again }: Props) {
 const TOLD_AFTER_S = 2;
 const TOLD_FROM = 0.15;
 
-/** "about 8 s left", from how far the analysis has come since the page began to watch it. */
+/** "about 8 s left", from how far the analysis has come since the page began to watch it. Nothing if it would be more
+ *  than was said before: then neither is true. */
 function useTimeLeft(state: ReportState | undefined, at_ms: number): string {
+  const [least_s, setLeast] = useState(Infinity);
   const [first, setFirst] = useState<{ readonly at_ms: number; readonly share: number } | null>(null);
   const running = state?.state === "running" && !state.report;
   const share = state?.progress ?? 0;
@@ -52,7 +54,11 @@ function useTimeLeft(state: ReportState | undefined, at_ms: number): string {
   if (!running || !first) return "";
   const [done, took_s] = [share - first.share, (at_ms - first.at_ms) / 1000];
   if (took_s < TOLD_AFTER_S || done < TOLD_FROM) return "";
-  return `about ${time((1e6 * took_s * (1 - share)) / done)} left`;
+  const left_s = Math.ceil((took_s * (1 - share)) / done);
+  if (left_s < least_s) setLeast(left_s);
+  return left_s > least_s
+    ? ""
+    : `about ${left_s > 99 ? `${Math.ceil(left_s / 60)} min` : `${left_s} s`} left`;
 }
 
 function title(entry: TraceEntry, state: ReportState | undefined, again: boolean): string {
