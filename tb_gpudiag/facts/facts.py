@@ -34,6 +34,7 @@ from tb_gpudiag.facts.core.recording import (
     Steps,
     find_recorded,
     find_steps,
+    longest_silence,
     operator_numbers,
     recording_window,
 )
@@ -102,6 +103,11 @@ class Facts:
         if self.engine is not None and len(self.engine) > 1:
             return self.engine.steps
         return find_steps(self.events)
+
+    after_recording_ns = fact(lambda f: int(f.events.end_ns.max(initial=0)) - f.recording.end_ns)
+    """How long the file goes on after all that was recorded of the job."""
+    silence = fact(lambda f: longest_silence(f.events, f.recording))
+    """The longest stretch of the recording in which nothing begins or ends."""
 
     recorded = fact(lambda f: find_recorded(f.trace, steps=len(f.recorded_steps) > 0 or f.engine is not None))
     operator_numbers = fact(lambda f: operator_numbers(f.events))

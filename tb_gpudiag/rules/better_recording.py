@@ -29,15 +29,15 @@ def better_recording(outcome: Outcome, facts: Facts) -> BetterRecording | None:
     """Put hints about the recording and rules that could not check into one line; None without any."""
     hints = [found for found in outcome.findings if _is_hint(found)]
     lacks = [(rule, answer) for rule, answer in outcome.unchecked if not answer.defect]
-    clocks = facts.trace.clock_notes
-    if not hints and not lacks and not clocks:
+    times = facts.trace.time_notes
+    if not hints and not lacks and not times:
         return None
     parts = _missing_parts(facts)
     said = [f"Not recorded: {', '.join(parts)}."] if parts else []
     said += [answer.hint for _, answer in lacks if answer.hint]
     said += _not_checked(lacks, on_cpu=facts.on_cpu)
     said += [f"{hint.finding.title}." for hint in hints if hint.rule.topic != "part"]
-    said += clocks
+    said += times
     asks = bool(parts) or any(answer.how_to_record for _, answer in lacks if answer != NO_GPU)
     read = not facts.recorded.unread_accelerator
     notes = any(NOTES in answer.how_to_record for _, answer in lacks)

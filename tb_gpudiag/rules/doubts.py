@@ -11,6 +11,7 @@ from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.compilation import compiled_functions
 from tb_gpudiag.facts.waiting.gpu_use import GpuUse
+from tb_gpudiag.facts.waiting.interruptions import FAR_LONGER
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.answer import CannotTell, Finding, Severity
 from tb_gpudiag.rules.rule import LEAST_ERROR_NS, AnyRule
@@ -40,7 +41,7 @@ from tb_gpudiag.rules.shared.verdict_sentences import FIRST_RUN, FOR_ENGINE
 from tb_gpudiag.rules.shared.verdict_shares import COMPUTE_SHARE
 from tb_gpudiag.rules.shared.window_parts import WindowParts
 from tb_gpudiag.vocabulary import levels
-from tb_gpudiag.wording.format import in_quotes, share
+from tb_gpudiag.wording.format import in_quotes, share, time_ns
 
 ABOUT_TIME = frozenset({"idle", "launches", "transfers", "kernels", "ranks"})
 """Families of rules whose findings are about time: without a steady state there is nothing to judge."""
@@ -137,6 +138,25 @@ def _share_of(facts: Facts, cause: Cause) -> str:
     return share(lost.total_ns(lost.of(cause)), lost.window_ns)
 
 
+def _of_silence(facts: Facts) -> str:
+    silence_ns, recorded_ns = facts.silence.duration_ns, facts.recording.duration_ns
+    return f"{share(silence_ns, recorded_ns)} of the recording, {time_ns(silence_ns)}"
+
+
+def _one_call(facts: Facts) -> str:
+    """Say which call of an operator was interrupted for most of the time."""
+    found = facts.host_work.interruptions
+    return (
+        f"one call of {in_quotes(facts.host.name(found.longest), 80)} takes "
+        f"{share(found.longest_ns, facts.window.duration_ns)} of the time, over {FAR_LONGER} times as long "
+        "as most calls like it"
+    )
+
+
+# No operator, kernel or step takes a minute in which nothing else begins or ends.
+LONG_SILENCE_NS = 60_000_000_000
+
+
 DOUBTS: Sequence[Doubt] = (
     Doubt(
         is_thinned,
@@ -151,8 +171,57 @@ DOUBTS: Sequence[Doubt] = (
         ),
     ),
     Doubt(
+        lambda facts: facts.trace.status == "PARTIAL",
+        first=lambda _: "The file ends in the middle. What follows is about what is left of it.",
+    ),
+    # Events are not written in order of time: a GPU's may be what is missing.
+    Doubt(
+        lambda facts: (facts.trace.status, facts.device) == ("PARTIAL", None),
+        families=ABOUT_TIME,
+        topics=frozenset({"part"}),
+        silent=_cannot_tell("the file ends in the middle, and no GPU activity is left", "Record again."),
+        verdict=lambda _: (
+            "unknown",
+            "It has no GPU activity, which may be among what is missing: nothing can be said of what limits "
+            "the job.",
+        ),
+    ),
+    Doubt(
         lambda facts: not facts.window.duration_ns,
         verdict=lambda _: ("unknown", "The trace holds no host or GPU activity, so nothing can be said."),
+    ),
+    Doubt(
+        lambda facts: (
+            facts.silence.duration_ns >= max(LONG_SILENCE_NS, levels.HALF * facts.recording.duration_ns)
+        ),
+        families=ABOUT_A_JOB,
+        silent=lambda facts: CannotTell(f"nothing begins or ends for {_of_silence(facts)}", "Record again."),
+        verdict=lambda facts: (
+            "unknown",
+            f"For {_of_silence(facts)}, nothing began or ended on any thread or GPU: a clock jumped, the "
+            "process was suspended, or what it did was not recorded. The rest is too little to say what "
+            "limits the job.",
+        ),
+    ),
+    Doubt(
+        lambda facts: (
+            facts.on_cpu * facts.host_work.interruptions.longest_ns
+            >= levels.HALF * max(1, facts.window.duration_ns)
+        ),
+        families=ABOUT_TIME,
+        silent=lambda facts: CannotTell(f"the job was interrupted: {_one_call(facts)}", "Record again."),
+        verdict=lambda facts: (
+            "unknown",
+            f"Something interrupted the job: {_one_call(facts)}. Nothing can be said of what limits it. "
+            "Record again.",
+        ),
+    ),
+    Doubt(
+        lambda facts: facts.after_recording_ns >= levels.HALF * max(1, facts.recording.end_ns),
+        first=lambda facts: (
+            f"The file goes on for {time_ns(facts.after_recording_ns)} after the last operator and kernel: "
+            "nothing was recorded there."
+        ),
     ),
     Doubt(
         capture_ns,

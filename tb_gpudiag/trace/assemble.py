@@ -14,6 +14,7 @@ from tb_gpudiag.trace.counters import CounterCollector, devices_by_pid
 from tb_gpudiag.trace.credentials.removing import CredentialFilter
 from tb_gpudiag.trace.events import Counter, Events, MemoryEvents, Message, Metadata, Status, Thread, Trace
 from tb_gpudiag.trace.gpu_clock import on_host_clock
+from tb_gpudiag.trace.impossible_times import in_order
 from tb_gpudiag.trace.kept_rows import MOST_DEVICES, of_read_devices, reach, within
 from tb_gpudiag.trace.trace_parts import FIGURES, MESSAGE_SEPARATOR, NUMBERS, TEXTS, TracePart
 from tb_gpudiag.vocabulary.patterns import lazy_re
@@ -69,6 +70,7 @@ class Assembly:
     ) -> Trace:
         """Return the trace; the assembly is empty afterwards. notes: what its reader has to say."""
         events, memory, counters, start_ns = self._joined_parts()
+        events, cut = in_order(events)
         events, offsets_ns = on_host_clock(events)
         return Trace(
             events=events,
@@ -83,6 +85,7 @@ class Assembly:
             unsearched_bytes=searched.unsearched_bytes,
             counters=counters,
             clock_offsets_ns=offsets_ns,
+            cut_work=cut,
         )
 
     def _joined_parts(self) -> tuple[Events, MemoryEvents, list[Counter], int]:

@@ -267,6 +267,7 @@ class Trace:
     captures: list[CaptureTrace] = field(default_factory=list)  # of the graphs that it replays
     # Device -> what was added to its times, because its clock was wrong. See gpu_clock.py.
     clock_offsets_ns: Mapping[int, int] = field(default_factory=dict)
+    cut_work: int = 0  # kernels and copies with impossible durations. See impossible_times.py.
 
     @property
     def origin_ns(self) -> int:
@@ -275,9 +276,13 @@ class Trace:
         return found if abs(found) < 2**62 else 0
 
     @property
-    def clock_notes(self) -> list[str]:
-        """A sentence about each clock that was wrong."""
-        return [
+    def time_notes(self) -> list[str]:
+        """A sentence about each clock that was wrong, and one about durations that cannot be."""
+        outlasted = (
+            f"{self.cut_work:,} kernels or copies still ran, by their durations, when later work of their "
+            "stream had ended, which cannot be: each is cut where the next one begins."
+        )
+        return [outlasted] * bool(self.cut_work) + [
             f"The clock of GPU {device} was {abs(ns) / 1e3:.1f} µs {'early' if ns > 0 else 'late'}: "
             "its times are corrected."
             for device, ns in self.clock_offsets_ns.items()

@@ -144,9 +144,21 @@ def operator_numbers(events: Events) -> OperatorNumbers:
         return OperatorNumbers(len(numbers))
     steps = np.diff(numbers)
     left_out = (steps > 1) & (np.diff(events.thread[named[first]]) == 0)
-    missing = int((steps - 1)[steps > NUMBERS_AT_ONCE].sum())
+    # A few numbers far away from the others are another counter's. Removed events leave many on both sides.
+    edge = int(levels.NOTICEABLE * len(numbers))
+    inner = steps[edge : len(steps) - edge]
+    missing = int((inner - 1)[inner > NUMBERS_AT_ONCE].sum())
     followed = 1.0 - float(left_out.mean())
     return OperatorNumbers(len(numbers), int(numbers[0]), int(numbers[-1]), followed, missing)
+
+
+def longest_silence(events: Events, recording: Window) -> Window:
+    """Return the longest stretch of the recording in which no span of any thread or GPU begins or ends."""
+    times = np.unique(np.r_[recording.start_ns, events.start_ns, events.end_ns, recording.end_ns])
+    times = times[recording.contains(times) | (times == recording.end_ns)]
+    length_ns = np.diff(times, append=times[-1])
+    longest = int(length_ns.argmax())
+    return Window(int(times[longest]), int(times[longest] + length_ns[longest]))
 
 
 def recording_window(trace: Trace) -> Window:

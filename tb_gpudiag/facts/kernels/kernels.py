@@ -105,9 +105,10 @@ class Kernels:
 
     @cached_property
     def largest(self) -> tuple[str, int]:
-        """The name of the kernel whose calls take most time, and when at least one of them ran; "" and 0
-        without kernels."""
-        time_ns = np.bincount(self._name, self.duration_ns * self.is_kernel, len(self._names))
+        """The name of the computing kernel whose calls take most time, and how long at least one of them ran;
+        "" and 0 without kernels."""
+        computes = self.is_kernel & (self.family != Family.COLLECTIVE)
+        time_ns = np.bincount(self._name, self.duration_ns * computes, len(self._names))
         if not time_ns.any():
             return "", 0
         most = int(time_ns.argmax())

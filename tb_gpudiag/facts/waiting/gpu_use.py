@@ -45,7 +45,8 @@ class GpuUse:
     """Signs of a GPU in a trace without GPU activity.
 
     launches: calls that start work on a GPU.
-    memory_events: of a GPU's allocator.
+    memory_events: of a GPU's allocator. Where memory was recorded and none of it is a GPU's, the job ran on
+        the CPU, and what only looks like a GPU is left out: reads, copies and nodes.
     operators: those that run on a GPU only, and calls of Python that only a GPU needs: name -> how many.
     reads, reads_ns: event indices of the reads of a single value that took milliseconds, and their durations.
     copies: `to(device)` of tensors that keep their number format.
@@ -82,14 +83,15 @@ class GpuUse:
 
     @property
     def certain(self) -> bool:
-        """Whether the job used a GPU."""
-        signs = self.launches, self.memory_events, self.operators, self.waits, self.copies, self.nodes
+        """Whether the job used a GPU. A read may be interrupted, and a copy may be on the CPU: one of the two
+        kinds alone is no sign."""
+        signs = self.launches, self.memory_events, self.operators, self.nodes, min(self.waits, self.copies)
         return any(signs)
 
     @property
     def possible(self) -> bool:
         """Whether the job may have used a GPU."""
-        return self.certain or (bool(self.listed) and not self.computed_on_cpu)
+        return any((self.certain, self.waits, self.listed and not self.computed_on_cpu))
 
 
 def find_gpu_use(trace: Trace, host: Host, launches: int, window: Window, in_operators_ns: int) -> GpuUse:
@@ -104,16 +106,16 @@ def find_gpu_use(trace: Trace, host: Host, launches: int, window: Window, in_ope
     used |= match(events, torch_frames.GPU_CALL) & (events.category == Category.PYTHON_FUNCTION)
     names = Counter(events.names[i] for i in events.name[used].tolist())
     on_gpu = ~np.isin(memory.device_type, np.array([DeviceType.CPU, NONE], np.int32))
-    every_read = _reads(host)
-    reads = _that_waited(events, every_read, window)
+    every_read, may_be_gpus = _reads(host), len(memory) == 0
+    reads = _that_waited(events, every_read, window)[: len(events) * may_be_gpus]
     found = GpuUse(
         launches=launches,
         memory_events=int(on_gpu.sum()),
         operators=names,
         reads=reads,
         reads_ns=events.duration_ns[reads],
-        copies=_device_copies(host),
-        nodes=_nodes_elsewhere(host),
+        copies=_device_copies(host) * may_be_gpus,
+        nodes=_nodes_elsewhere(host) * may_be_gpus,
         apple=bool(match(events, operators.APPLE_ONLY).any() or (memory.device_type == DeviceType.MPS).any()),
         keeps_up=_keeps_up(events, every_read, window),
         counted=any(not counter.timed for counter in trace.counters),
@@ -134,7 +136,8 @@ def _only_on_cpu_ns(events: Events, window: Window) -> int:
 def _reads(host: Host) -> Int64:
     events = host.events
     operator = events.category == Category.CPU_OP
-    return np.flatnonzero(host.tree.outermost_of(match(events, operators.READ_VALUE) & operator))
+    read = host.tree.outermost_of(match(events, operators.READ_VALUE) & operator)
+    return np.flatnonzero(read & ~host.loader)  # a loader's tensors are the CPU's
 
 
 def _keeps_up(events: Events, reads: Int64, window: Window) -> bool:

@@ -21,6 +21,9 @@ _MOST_STALL_NS = 50_000_000
 _USUAL_NS = 50_000
 _FEWEST_CALLS = 20
 
+# A first call that sets something up takes up to some ten times as long as the others with the same shapes.
+FAR_LONGER = 100
+
 # Stalls come now and then. What takes long more often has another reason, such as larger inputs.
 _MOST_STALLED = levels.NOTICEABLE
 
@@ -33,13 +36,16 @@ class Interruptions:
     """Operators that took far longer than such operators usually take, without calling anything.
 
     stalls: how many. stall_ns: the median one, and total_ns: all of them. usual_ns: what these operators
-    usually take, in the median.
+    usually take, in the median. longest, longest_ns: the call that took longest among those that took far
+    longer than most of their kind, however few, as an event index or NONE, and its own time.
     """
 
     stalls: int = 0
     stall_ns: int = 0
     total_ns: int = 0
     usual_ns: int = 0
+    longest: int = NONE
+    longest_ns: int = 0
 
     @property
     def several(self) -> bool:
@@ -59,11 +65,14 @@ def find_interruptions(host: Host, *, on_cpu: bool) -> Interruptions:
         return Interruptions()
     own_ns = _own_ns(host)[chosen]
     kind, _ = groups(events.name[chosen].astype(np.int64), events.shapes[chosen].astype(np.int64))
+    far = np.where(own_ns > FAR_LONGER * _medians(own_ns, kind)[kind], own_ns, 0)
+    longest = int(chosen[far.argmax()]), int(far.max())
     stalled = _stalled(own_ns, kind)
     if not stalled.any():
-        return Interruptions()
+        return Interruptions(longest=longest[0], longest_ns=longest[1])
     stalls, usual = own_ns[stalled], _medians(own_ns, kind)[kind[stalled]]
-    return Interruptions(len(stalls), int(np.median(stalls)), int(stalls.sum()), int(np.median(usual)))
+    several = len(stalls), int(np.median(stalls)), int(stalls.sum()), int(np.median(usual))
+    return Interruptions(*several, *longest)
 
 
 def stalled_spans(host: Host, event: Int64, own_ns: Int64) -> Bool:

@@ -36,7 +36,7 @@ def trace_message(
         rank=_number(distributed, "rank", -1),
         world_size=_number(distributed, "world_size", 0),
         recorded=message_of(pb.Recorded, recorded),
-        notes=_notes([*trace.clock_notes, *trace.notes], steps),
+        notes=_notes([*trace.time_notes, *trace.notes], steps),
         simulated=trace.metadata.simulated,
         duration_us=us(recording.duration_ns),
         kind=trace.kind,

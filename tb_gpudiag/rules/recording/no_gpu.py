@@ -32,6 +32,14 @@ _RECORD_GPU = (
     "check that the driver lets this user trace the GPU."
 )
 
+# CUPTI or roctracer records runtime calls, so the activity was on.
+_TRACER_FAILED = (
+    "The calls of the CUDA or HIP runtime were recorded, so ProfilerActivity.CUDA was on, and the driver "
+    "gave the tracer (CUPTI, roctracer) no activity. Use one GPU profiler at a time (no Nsight, no DCGM "
+    "profiling), check that the driver lets this user trace the GPU, update the driver, and on WSL that of "
+    "Windows."
+)
+
 _ON_A_MAC = "On a Mac, record with torch.mps.profiler instead."
 
 _CUDA_URL = "https://docs.pytorch.org/docs/stable/cuda.html"
@@ -122,7 +130,9 @@ def _unseen(use: GpuUse, *, leads: bool) -> Finding:
 def _how_to_record(use: GpuUse) -> str:
     if use.counted:
         return "For times, record with ProfilerActivity.CUDA and without profiler_metrics, after a warm-up."
-    is_cuda = use.launches or use.listed or use.operators
+    if use.launches:
+        return _TRACER_FAILED
+    is_cuda = use.listed or use.operators
     return _RECORD_GPU if is_cuda else f"{_RECORD_GPU} {_ON_A_MAC}"
 
 

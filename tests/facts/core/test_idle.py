@@ -297,7 +297,7 @@ def test_the_thread_that_called_backward_hands_over_to_the_engine() -> None:
     trace, main, engine = backward_on_its_own_thread()
     main.frame("<built-in method run_backward of torch._C._EngineBase object at 0x7f>", at=120, us=330)
     engine.op("aten::backward", at=250, us=150)
-    engine.launch("warm", at=125, us=1, runs_at=126, runs_us=1)  # so that it is a launching thread
+    engine.launch("warm", at=125, us=1, runs_at=126, runs_us=1, stream=20)  # so that it is a launching thread
     main.op("aten::step", at=460, us=60).launch("optimizer", at=500, us=10, runs_at=520, runs_us=50)
     found = causes(facts_of(trace))
     # In 200-450 the engine had an operator for 150 µs; its own dispatch is the rest of the wait.

@@ -42,7 +42,7 @@ def _printed(main: HostThread) -> None:
 
 def _in_copy(main: HostThread) -> None:
     main.op("aten::copy_", at=200, us=110)
-    main.copy("DtoH", at=201, us=5, runs_at=230, runs_us=2, bytes=4)
+    main.copy("DtoH", at=201, us=5, runs_at=230, runs_us=2, bytes=4, stream=20)
     main.sync(at=207, us=93)
 
 

@@ -148,13 +148,14 @@ def copies(main: HostThread, number: int, settings: dict[str, list[str]]) -> Non
 
 USES: dict[str, Act] = {
     "memory of a GPU": lambda main: main.alloc(512, at=5),
-    "values that are read in milliseconds": lambda main: reads(main, 40_000, 30_000),
-    "values that are copied in milliseconds": reads_that_copy,
+    "values that are read in milliseconds, from tensors that went to a device": lambda main: (
+        reads(main, 40_000, 30_000),
+        copies(main, 2, DEVICE_COPY),
+    ),
     "Apple's convolution": lambda main: main.op("aten::_mps_convolution", at=5, us=20),
     "Apple's attention": lambda main: main.op("aten::_scaled_dot_product_attention_math_for_mps", at=5, us=9),
     "cuDNN's convolution": lambda main: main.op("aten::cudnn_convolution", at=5, us=20),
     "a collective of NCCL": lambda main: main.op("nccl:all_reduce", at=5, us=20),
-    "tensors that go to a device": lambda main: copies(main, 2, DEVICE_COPY),
     "torch.cuda.synchronize()": lambda main: main.frame(
         "<built-in function _cuda_synchronize>", at=5, us=20_000
     ),
@@ -165,6 +166,14 @@ CPU_WORK: dict[str, Act] = {
     "values that are read at once": lambda main: reads(main, *[2] * 9),
     "one read that was interrupted": lambda main: reads(main, 8_000, *[2] * 8),
     "casts": lambda main: copies(main, 9, CPU_COPY),
+    "copies of tensors, as to('cpu', copy=True) and sparse products make them": lambda main: copies(
+        main, 9, DEVICE_COPY
+    ),
+    "reads and copies where all memory is the CPU's": lambda main: (
+        reads(main, 40_000, 30_000),
+        copies(main, 2, DEVICE_COPY),
+        main.alloc(512, at=5, device=None),
+    ),
     "what a CPU calls, too": lambda main: main.op("aten::cudnn_is_acceptable", at=5, us=1),
     "oneDNN's convolution": lambda main: main.op("aten::mkldnn_convolution", at=5, us=20),
     "a collective of Gloo": lambda main: main.op("gloo:all_reduce", at=5, us=20),
@@ -186,6 +195,17 @@ def test_a_job_that_used_a_gpu_is_no_job_on_the_cpu(sign: str, tmp_path: Path) -
     first = run_rules(facts, RULES).findings[0]
     assert (first.rule.id, first.severity) == ("GD905", Severity.WARNING)
     assert "record" in first.finding.fix.text.lower()
+
+
+@with_each("read", [reads_that_copy, lambda main: reads(main, 40_000, 30_000)])
+def test_values_that_are_read_in_milliseconds_may_be_a_gpus(read: Act, tmp_path: Path) -> None:
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    a_step(main)
+    read(main)
+    verdict = find_verdict(facts_of(trace, tmp_path))
+    assert verdict.limiter == "unknown"
+    assert "not known whether the job used a GPU" in verdict.sentence
 
 
 @with_each("work", CPU_WORK)

@@ -123,6 +123,21 @@ def test_threads_that_leave_numbers_are_no_removed_events(tmp_path: Path) -> Non
     assert is_clear(RULE.check(facts))
 
 
+def test_a_few_numbers_far_away_are_no_removed_events(tmp_path: Path) -> None:
+    """Six of 252, from another counter."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    for i in range(252):
+        main.op("aten::add", at=10 * i, us=9)
+    whole = trace.document()
+    operators = [e for e in whole["traceEvents"] if e["name"] == "aten::add"]
+    for i, event in enumerate(sorted(operators, key=lambda e: e["ts"])):
+        event["args"]["External id"] = 1 + i + 100_000 * (i % 42 == 20)
+    path = trace.write(tmp_path)
+    path.write_text(json.dumps(whole))
+    assert is_clear(RULE.check(Facts(read_trace(str(path)))))
+
+
 @pytest.mark.parametrize(
     "left",
     [lambda _: True, lambda i: i >= 150, lambda i: i % 50 != 0, lambda i: i % 5 == 0 and i < 200],

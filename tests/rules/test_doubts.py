@@ -1,0 +1,94 @@
+"""What makes a recording untrustworthy: nothing is said to limit the job, or it is said first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.all import RULES
+from tb_gpudiag.rules.answer import Severity
+from tb_gpudiag.rules.doubts import ABOUT_TIME
+from tb_gpudiag.rules.run import run_rules
+from tb_gpudiag.rules.verdict import find_verdict
+from tb_gpudiag.vocabulary.recorded import Category
+from tests.builder import TraceBuilder
+from tests.facts import facts_of as facts_of_story
+from tests.rules.stage import facts_of, healthy, without_gpu
+
+SECOND_US = 1_000_000
+
+
+def silent_families(facts: Facts, reason: str) -> set[str]:
+    return {rule.family for rule, answer in run_rules(facts, RULES).unchecked if reason in answer.reason}
+
+
+def many_calls(longest_us: float) -> TraceBuilder:
+    """Six steps of ten small operators each on the CPU, of which one call takes longer."""
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    at = 0.0
+    for step in range(6):
+        begun = at
+        for call in range(10):
+            us = longest_us if (step, call) == (4, 5) else 100
+            main.op("aten::expand", at=at, us=us, shapes=[[8, 8]])
+            at += us + 1
+        main.step(step, at=begun, us=at - begun)
+    return trace
+
+
+@pytest.mark.parametrize(("longest_us", "said"), [(20_000, True), (9_000, False)])
+def test_one_interrupted_operator_is_no_verdict(longest_us: float, *, said: bool, tmp_path: Path) -> None:
+    """A call that takes a hundred times as long as the others takes most of the time."""
+    facts = facts_of(many_calls(longest_us), tmp_path)
+    verdict = find_verdict(facts)
+    assert (verdict.limiter == "unknown") == said
+    assert ("interrupted" in verdict.sentence) == said
+    assert (silent_families(facts, "interrupted") == ABOUT_TIME) == said
+
+
+@pytest.mark.parametrize(("silence_s", "said"), [(3_600, True), (50, False)])
+def test_an_hour_in_which_nothing_happens_is_no_idle_hour(silence_s: float, *, said: bool) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    for turn in range(100):
+        at = 100.0 * turn + silence_s * SECOND_US * (turn >= 50)
+        main.launch("gemm", at=at, us=5, runs_at=at + 10, runs_us=80)
+    verdict = find_verdict(facts_of_story(trace))
+    assert ("a clock jumped" in verdict.sentence) == said
+    assert verdict.limiter == "unknown"
+
+
+def test_a_file_that_ends_in_the_middle_says_so_first(tmp_path: Path) -> None:
+    whole = facts_of(healthy(), tmp_path)
+    cut = Facts(replace(whole.trace, status="PARTIAL"))
+    said = find_verdict(cut)
+    assert said.sentence.startswith("The file ends in the middle.")
+    assert said.limiter == find_verdict(whole).limiter
+
+
+def test_nothing_is_said_about_gpus_or_the_cpu_if_a_cut_off_file_has_no_gpu(tmp_path: Path) -> None:
+    facts = Facts(replace(facts_of(without_gpu(), tmp_path).trace, status="PARTIAL"))
+    verdict = find_verdict(facts)
+    assert verdict.limiter == "unknown"
+    assert "CPU" not in verdict.sentence
+    assert "may be among what is missing" in verdict.sentence
+    assert silent_families(facts, "ends in the middle") >= ABOUT_TIME
+    loud = [found.rule.id for found in run_rules(facts, RULES).findings if found.severity > Severity.INFO]
+    assert loud == ["GD906"]
+
+
+@pytest.mark.parametrize(("tail_us", "said"), [(5_000, True), (500, False)])
+def test_a_long_time_after_all_that_was_recorded_is_mentioned(
+    tail_us: float, *, said: bool, tmp_path: Path
+) -> None:
+    trace = facts_of(healthy(), tmp_path).trace
+    events = trace.events
+    whole = events.category == Category.OTHER  # "PyTorch Profiler (0)", over all of the recording
+    assert whole.any()
+    tail_ns = int(1e3 * tail_us) * whole
+    longer = replace(trace, events=replace(events, duration_ns=events.duration_ns + tail_ns))
+    assert find_verdict(Facts(longer)).sentence.startswith("The file goes on for") == said
