@@ -15,6 +15,9 @@ from tests.conftest import SHARED_TRACES
 FILES = sorted(path.relative_to(SHARED_TRACES).as_posix() for path in SHARED_TRACES.rglob("*.json*"))
 """All of them, as paths below the folder of real traces."""
 
+SMALL_FILES = [path for path in FILES if (SHARED_TRACES / path).stat().st_size <= 200_000]
+"""Some of each recorder, for what takes long: the large ones have more of the same events."""
+
 
 def real_facts(path: Path | str) -> Facts:
     """Facts of a real trace: an absolute path, or one below the folder of real traces.

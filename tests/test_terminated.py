@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -42,17 +43,27 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "log"
 
 
-@pytest.mark.parametrize("phase", ["listing", "analyzing", "cutting", "idle"])
-def test_a_terminated_tensorboard_leaves_nothing(phase: str, log: Path, tmp_path: Path) -> None:
-    if phase == "listing":
-        for number in range(2_000):
-            (log / f"folder_{number}" / "deep").mkdir(parents=True)
-    with running(tmp_path, log) as tensorboard:
+def test_a_terminated_tensorboard_leaves_nothing(log: Path, tmp_path: Path) -> None:
+    """Each phase begins with what the one before has left."""
+    for number in range(2_000):
+        (log / f"folder_{number}" / "deep").mkdir(parents=True)
+    _terminate("listing", log, tmp_path)
+    for folder in log.glob("folder_*"):
+        shutil.rmtree(folder)
+    for phase in ("analyzing", "cutting", "idle"):
+        _terminate(phase, log, tmp_path)
+    with running(tmp_path, log) as again:
+        (trace,) = eventually(again.traces)
+        assert again.report(trace["id"])["devices"]
+
+
+def _terminate(phase: str, log: Path, folder: Path) -> None:
+    with running(folder, log) as tensorboard:
         if phase != "listing":
             (trace,) = eventually(tensorboard.traces)
             tensorboard.ask(f"report?id={trace['id']}")
             if phase != "analyzing":
-                tensorboard.report(trace["id"])
+                assert tensorboard.report(trace["id"])["devices"]
             if phase == "cutting":
                 tensorboard.ask(f"operators?id={trace['id']}")
             if phase != "idle":
@@ -62,11 +73,8 @@ def test_a_terminated_tensorboard_leaves_nothing(phase: str, log: Path, tmp_path
         tensorboard.process.wait(EXITS_WITHIN_S)
         eventually(lambda: not any(map(is_alive, below)))
         assert "Traceback" not in tensorboard.log()
-    left = [path.name for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+    left = [path.name for path in (folder / "cache").rglob("*") if path.is_file()]
     assert [name for name in left if "draft" in name or name.endswith(".tmp")] == []
-    with running(tmp_path, log) as again:
-        (trace,) = eventually(again.traces)
-        assert again.report(trace["id"])["devices"]
 
 
 def test_where_neither_home_nor_cache_can_be_written(log: Path, tmp_path: Path) -> None:

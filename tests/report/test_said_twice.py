@@ -9,22 +9,24 @@ from hypothesis import HealthCheck, given, settings
 
 from tb_gpudiag.digest.building.build_digest import build_digest
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.report.wire import from_json, to_json
 from tb_gpudiag.service.index.run_rows import run_row
+from tb_gpudiag.trace.files.file_names import TraceFile
 from tests.builder import TraceBuilder
 from tests.facts.any_traces import any_traces
 from tests.real_traces import FILES, file_at, real_facts, real_report
-from tests.report.reports import report_at, report_of, usual_report
+from tests.report.reports import report_of, usual_report
 from tests.report.said_twice import contradictions, contradictions_of_row
-from tests.simulator import FAULTS, Fault, simulate
+from tests.simulator.diagnosed import simulated_facts
+from tests.simulator.scenarios import different_scenarios
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_simulated_job(fault: Fault, tmp_path: Path) -> None:
-    for severity in (0.5, 1.5):
-        job = simulate(fault.planted(severity), seed=3)
-        assert contradictions(report_at(job.write(tmp_path / str(severity), gzipped=False), tmp_path)) == []
+@pytest.mark.parametrize("name", different_scenarios())
+def test_a_simulated_job(name: str) -> None:
+    file = TraceFile(name, ".", name, "", 0, 0, name)
+    assert contradictions(build_report(simulated_facts(name), file)) == []
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tb_gpudiag import vocabulary
 from tb_gpudiag.vocabulary.name_matcher import NameMatcher
 from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED, not_after, not_before
-from tests.real_traces import FILES, real_facts
+from tests.real_traces import SMALL_FILES, real_facts
 
 MODULES = [
     importlib.import_module(found.name)
@@ -112,7 +112,7 @@ def test_no_names() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("file", SMALL_FILES)
 def test_names_of_real_traces(file: str) -> None:
     names = real_facts(file).events.names
     matcher = NameMatcher(names)

@@ -7,6 +7,7 @@ import random
 import re
 import string
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -57,11 +58,12 @@ def test_what_gitleaks_knows_is_removed() -> None:
 def _made(expression: str, chance: random.Random) -> str:
     """Make a text that matches an expression of characters, classes and counts."""
     parts = re.findall(r"(\[[^\]]+\]|\\.|.)(?:\{(\d+)\})?", expression)
-    return "".join(
-        chance.choice([c for c in string.printable if re.fullmatch(part, c)])
-        for part, times in parts
-        for _ in range(int(times or 1))
-    )
+    return "".join(chance.choice(_matching(part)) for part, times in parts for _ in range(int(times or 1)))
+
+
+@cache
+def _matching(part: str) -> list[str]:
+    return [c for c in string.printable if re.fullmatch(part, c)]
 
 
 AMONG: Final = json.dumps({"ph": "X", "name": "aten::mul", "args": {"Input Dims": [[1, 2]]}}).encode() + b","
