@@ -15,6 +15,7 @@ from tb_gpudiag.facts.waiting.interruptions import FAR_LONGER
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.answer import CannotTell, Finding, Severity
 from tb_gpudiag.rules.rule import LEAST_ERROR_NS, AnyRule
+from tb_gpudiag.rules.shared.first_run_words import first_run_sentence
 from tb_gpudiag.rules.shared.lost_time import MOSTLY_UNSEEN, lost_time
 from tb_gpudiag.rules.shared.odd_recordings import (
     MOSTLY_LOADING,
@@ -37,7 +38,7 @@ from tb_gpudiag.rules.shared.slowed_recording import (
     host_may_keep_up,
     without_promise,
 )
-from tb_gpudiag.rules.shared.verdict_sentences import FIRST_RUN, FOR_ENGINE
+from tb_gpudiag.rules.shared.verdict_sentences import FOR_ENGINE
 from tb_gpudiag.rules.shared.verdict_shares import COMPUTE_SHARE
 from tb_gpudiag.rules.shared.window_parts import WindowParts
 from tb_gpudiag.vocabulary import levels
@@ -62,7 +63,7 @@ Said = tuple[str, str]
 class Doubt:
     """What makes a recording untrustworthy.
 
-    holds: whether it does. families, topics: of the rules that it touches.
+    holds: whether it does. touches: families and topics of the rules that it is about.
     silent: what these answer instead of checking. at_most: how severe their findings are. finding: what
     becomes of one, instead of a promise.
     verdict: what is said instead of a limiter, as nothing can be known of it. busy: how busy the GPU was is
@@ -70,8 +71,7 @@ class Doubt:
     """
 
     holds: Callable[[Facts], object]
-    families: frozenset[str] = frozenset()
-    topics: frozenset[str] = frozenset()
+    touches: frozenset[str] = frozenset()
     silent: Callable[[Facts], CannotTell] | None = None
     at_most: Severity = Severity.ERROR
     finding: Callable[[Finding, Facts], Finding] | None = None
@@ -79,18 +79,20 @@ class Doubt:
     busy: bool = False
     first: Callable[[Facts], str] | None = None
 
-    def touches(self, rule: AnyRule) -> bool:
-        return rule.family in self.families or rule.topic in self.topics
-
 
 def doubts_about(rule: AnyRule, facts: Facts) -> Iterator[Doubt]:
     """Yield what makes this recording untrustworthy for a rule."""
-    return (doubt for doubt in DOUBTS if doubt.touches(rule) and doubt.holds(facts))
+    about = {rule.family, rule.topic}
+    return (doubt for doubt in DOUBTS if about & doubt.touches and doubt.holds(facts))
 
 
-def doubt_of_all(facts: Facts) -> Doubt | None:
-    """Return why nothing can be said of what limits the job; None if something can."""
-    return next((doubt for doubt in DOUBTS if doubt.verdict is not None and doubt.holds(facts)), None)
+def nothing_limits(facts: Facts) -> tuple[Said, bool] | None:
+    """Return what is said where nothing can be known of what limits the job, and whether it is known how busy
+    the GPU was; None if something can be known."""
+    said = (
+        (doubt.verdict, doubt.busy) for doubt in DOUBTS if doubt.verdict is not None and doubt.holds(facts)
+    )
+    return next(((verdict(facts), busy) for verdict, busy in said), None)
 
 
 def sentences_before(facts: Facts) -> list[str]:
@@ -160,7 +162,7 @@ LONG_SILENCE_NS = 60_000_000_000
 DOUBTS: Sequence[Doubt] = (
     Doubt(
         is_thinned,
-        families=ABOUT_THE_JOB,
+        touches=ABOUT_THE_JOB,
         silent=_cannot_tell(
             "events were removed from the file", "Diagnose the file as the profiler wrote it."
         ),
@@ -177,8 +179,7 @@ DOUBTS: Sequence[Doubt] = (
     # Events are not written in order of time: a GPU's may be what is missing.
     Doubt(
         lambda facts: (facts.trace.status, facts.device) == ("PARTIAL", None),
-        families=ABOUT_TIME,
-        topics=frozenset({"part"}),
+        touches=ABOUT_TIME | {"part"},
         silent=_cannot_tell("the file ends in the middle, and no GPU activity is left", "Record again."),
         verdict=lambda _: (
             "unknown",
@@ -194,7 +195,7 @@ DOUBTS: Sequence[Doubt] = (
         lambda facts: (
             facts.silence.duration_ns >= max(LONG_SILENCE_NS, levels.HALF * facts.recording.duration_ns)
         ),
-        families=ABOUT_A_JOB,
+        touches=ABOUT_A_JOB,
         silent=lambda facts: CannotTell(f"nothing begins or ends for {_of_silence(facts)}", "Record again."),
         verdict=lambda facts: (
             "unknown",
@@ -208,7 +209,7 @@ DOUBTS: Sequence[Doubt] = (
             facts.on_cpu * facts.host_work.interruptions.longest_ns
             >= levels.HALF * max(1, facts.window.duration_ns)
         ),
-        families=ABOUT_TIME,
+        touches=ABOUT_TIME,
         silent=lambda facts: CannotTell(f"the job was interrupted: {_one_call(facts)}", "Record again."),
         verdict=lambda facts: (
             "unknown",
@@ -225,7 +226,7 @@ DOUBTS: Sequence[Doubt] = (
     ),
     Doubt(
         capture_ns,
-        families=ABOUT_TIME,
+        touches=ABOUT_TIME,
         silent=_cannot_tell(
             "the recording is of the capture of a graph, in which nothing runs",
             "Record steps after the capture.",
@@ -234,20 +235,17 @@ DOUBTS: Sequence[Doubt] = (
     ),
     Doubt(
         lambda facts: facts.steady.mostly is Cause.INITIALIZATION,
-        families=ABOUT_TIME,
+        touches=ABOUT_TIME,
         silent=_cannot_tell(
             "first-run work takes most of the recording",
             "Record after a few warm-up steps: schedule(wait=5, warmup=2, active=6).",
         ),
-        verdict=lambda facts: (
-            "initialization",
-            FIRST_RUN.format(all_initialization=_share_of(facts, Cause.INITIALIZATION)),
-        ),
+        verdict=lambda facts: ("initialization", first_run_sentence(facts)),
         busy=True,
     ),
     Doubt(
         lambda facts: facts.steady.mostly is Cause.UNRECORDED,
-        families=ABOUT_A_JOB,
+        touches=ABOUT_A_JOB,
         silent=_cannot_tell(
             "the GPU may have run work from before the recording for most of it",
             "Call torch.cuda.synchronize() before the steps to record.",
@@ -262,7 +260,7 @@ DOUBTS: Sequence[Doubt] = (
     ),
     Doubt(
         little_work,
-        families=ABOUT_A_JOB,
+        touches=ABOUT_A_JOB,
         silent=lambda facts: CannotTell(
             f"only {little_work(facts)}, too little to judge a job by", "Record several steps of the job."
         ),
@@ -274,7 +272,7 @@ DOUBTS: Sequence[Doubt] = (
     ),
     Doubt(
         _unread,
-        families=ABOUT_TIME,
+        touches=ABOUT_TIME,
         silent=lambda facts: CannotTell(f"the job runs on {_unread(facts)}, whose activity is not read"),
         verdict=lambda facts: _of_unseen_gpu(
             f"The job runs on {_unread(facts)}, whose activity is not read.", GpuUse(), facts
@@ -290,30 +288,30 @@ DOUBTS: Sequence[Doubt] = (
     # A GPU may have worked that the trace does not show: then the host's time may cost nothing.
     Doubt(
         lambda facts: facts.gpu_use.possible,
-        families=ABOUT_TIME,
+        touches=ABOUT_TIME,
         at_most=Severity.WARNING,
         verdict=lambda facts: _of_unseen_gpu(no_gpu_sentence(facts.gpu_use), facts.gpu_use, facts),
     ),
     # A step or two of a toy: an interrupt takes as long.
     Doubt(
         lambda facts: facts.on_cpu and facts.window.duration_ns < LEAST_ERROR_NS,
-        families=ABOUT_TIME,
+        touches=ABOUT_TIME,
         at_most=Severity.INFO,
     ),
     Doubt(
         lambda facts: lost_share(facts) >= levels.SIZEABLE,
         first=lambda facts: f"{lost_sentence(facts)} What follows is about the rest.",
     ),
-    Doubt(_blocked_by_launches, topics=HOST_SPEED, at_most=Severity.INFO, finding=behind_blocking),
-    Doubt(host_may_keep_up, topics=HOST_SPEED, at_most=Severity.WARNING, finding=without_promise),
+    Doubt(_blocked_by_launches, touches=HOST_SPEED, at_most=Severity.INFO, finding=behind_blocking),
+    Doubt(host_may_keep_up, touches=HOST_SPEED, at_most=Severity.WARNING, finding=without_promise),
     Doubt(
         lambda facts: host_may_keep_up(facts) and not host_likely_limits(facts),
-        topics=HOST_SPEED,
+        touches=HOST_SPEED,
         at_most=Severity.INFO,
     ),
-    Doubt(one_replayed_step, topics=HOST_SPEED, at_most=Severity.INFO, finding=of_one_step),
+    Doubt(one_replayed_step, touches=HOST_SPEED, at_most=Severity.INFO, finding=of_one_step),
     # Where computing limits the job, the host's speed is a hint: recording slows the host as much.
-    Doubt(lambda facts: _computing_share(facts) >= COMPUTE_SHARE, topics=HOST_SPEED, at_most=Severity.INFO),
+    Doubt(lambda facts: _computing_share(facts) >= COMPUTE_SHARE, touches=HOST_SPEED, at_most=Severity.INFO),
 )
 
 
@@ -399,6 +397,11 @@ def _only_step_of_server(judged: Judged) -> bool:
 _OF_HOST = frozenset({"launch", "python", "mixed", "unknown"})
 
 LIMITER_DOUBTS: Sequence[LimiterDoubt] = (
+    LimiterDoubt(
+        frozenset({"initialization"}),
+        lambda _: True,
+        lambda judged, _: ("initialization", first_run_sentence(judged.facts)),
+    ),
     LimiterDoubt(
         frozenset({"requests"}),
         lambda judged: judged.facts.request_waits.for_engine,

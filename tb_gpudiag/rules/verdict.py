@@ -11,7 +11,7 @@ from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.rules.doubts import Judged, doubt_of_all, doubted, sentences_before
+from tb_gpudiag.rules.doubts import Judged, doubted, nothing_limits, sentences_before
 from tb_gpudiag.rules.outcome import RuleFinding
 from tb_gpudiag.rules.rule import AnyRule
 from tb_gpudiag.rules.shared.cpu_verdict import cpu_verdict
@@ -23,7 +23,6 @@ from tb_gpudiag.rules.shared.recording_advice import sentences_for
 from tb_gpudiag.rules.shared.slowed_recording import host_may_keep_up, slowed_sentences
 from tb_gpudiag.rules.shared.verdict_sentences import (
     BESIDES_COMPUTING,
-    FIRST_RUN,
     NO_REQUESTS,
     first_fix_sentence,
     leads,
@@ -92,12 +91,11 @@ def _failures(memories: Sequence[DeviceMemory]) -> Iterator[str]:
 def _without_memory(facts: Facts, ranked: Sequence[AnyRule]) -> Verdict:
     if facts.trace.kind != "trace":
         return _memory_file(facts.trace.kind, facts.memory[0] if facts.memory else None)
-    doubt = doubt_of_all(facts)
-    if doubt is not None and doubt.verdict is not None:
-        limiter, said = doubt.verdict(facts)
-        if not doubt.busy or facts.device is None:
+    if (nothing := nothing_limits(facts)) is not None:
+        (limiter, said), busy_is_known = nothing
+        if not busy_is_known:
             return Verdict(limiter, said, 0.0)
-        start, busy = _busy(facts, _parts(facts, facts.device, lost_time(facts)))
+        start, busy = _busy(facts, _parts(facts, facts.gpu, lost_time(facts)))
         return Verdict(limiter, f"{start} {said}", busy)
     lost = lost_time(facts)
     hidden = unseen(lost, facts)
@@ -212,7 +210,7 @@ _PARTS = {
     ),
     "sync": (
         ("inside them", "synchronizing_ns"),
-        ("until the launch queue filled up again", "refilling_ns"),
+        ("until the launch queue filled up again, whatever the host did", "refilling_ns"),
     ),
     "communication": (
         ("in exposed collectives", "communicating_ns"),
@@ -234,7 +232,7 @@ _SENTENCES = {
     "memory": "It waited for the driver to allocate or free memory {all_memory} of the time.",
     "nodes": "Between the nodes of CUDA graphs it was idle {all_nodes} of the time.",
     "requests": NO_REQUESTS,
-    "initialization": FIRST_RUN,
+    "initialization": "",  # its doubt says what it is
     "unknown": "It was idle {all_unknown} of the time although work was queued, or the work's launch was not "
     "recorded. This trace does not show why.",
 }

@@ -36,7 +36,8 @@ NEED_MORE = {
 }
 # Rules that need no GPU, and those that find something where there is none.
 ABOUT_THE_HOST = {
-    *("anomaly_mode", "compilation_in_step", "data_movement", "evaluation_in_step", "forward_as_training"),
+    *("anomaly_mode", "compilation_in_step", "data_movement", "evaluation_in_step", "exposed_communication"),
+    "forward_as_training",
     *("host_bound", "input_pipeline", "no_steps", "partial_file", "secrets_recorded"),
 }
 FIND_NO_GPU = {"cpu_computing", "no_gpu", "no_stacks"}

@@ -21,6 +21,7 @@ from tb_gpudiag.rules.shared.window_parts import split_window
 from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.wording.format import share
 from tests.builder import TraceBuilder
+from tests.facts import facts_of as story_facts_of
 from tests.rules.stage import facts_of, healthy, one_gap, without_gpu
 from tests.simulator.diagnosed import simulated_facts
 from tests.simulator.scenarios import different_scenarios
@@ -101,6 +102,30 @@ def test_without_a_gpu_the_verdict_names_what_leads_and_what_is_near(
     verdict = find_verdict(facts_of(trace, tmp_path))
     assert verdict.limiter == limiter
     assert said in plain(verdict.sentence)
+
+
+def test_without_a_limiter_the_verdict_names_the_parts_that_are_there(tmp_path: Path) -> None:
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    main.step(0, at=0, us=1_000)
+    main.frame("train.py(1): train", at=0, us=1_000)
+    main.op("aten::mm", at=0, us=200)
+    main.op("c10d::allreduce_", at=200, us=400)
+    verdict = find_verdict(facts_of(trace, tmp_path))
+    assert verdict.limiter == "mixed"
+    assert "collectives take 40.0%, Python between operators takes 40.0%" in plain(verdict.sentence)
+    assert "loading" not in verdict.sentence
+
+
+def test_first_run_work_is_what_was_recorded() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.call("cudaStreamCreateWithFlags", at=0, us=200_000)
+    main.call("cudaFree", at=200_000, us=100_000)
+    main.launch("gemm", at=300_000, us=5, runs_at=300_008, runs_us=1_000)
+    verdict = find_verdict(story_facts_of(trace))
+    assert verdict.limiter == "initialization"
+    assert ": 66.4% in “cudaStreamCreateWithFlags”, 33.2% in “cudaFree”." in plain(verdict.sentence)
 
 
 @pytest.mark.parametrize(("exposed_us", "limits"), [(250, False), (380, True)])

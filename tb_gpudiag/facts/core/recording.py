@@ -102,7 +102,7 @@ def find_recorded(trace: Trace, *, steps: bool) -> Recorded:
         steps=steps,
         operators=bool((events.category == Category.CPU_OP).any()),
         stacks=stacks,
-        shapes=metadata.record_shapes,
+        shapes=metadata.record_shapes | bool((events.shapes != NONE).any()),
         memory=len(trace.memory) > 0,
         flops=metadata.with_flops,
         overhead=bool((events.category == Category.OVERHEAD).any()),

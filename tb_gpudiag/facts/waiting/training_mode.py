@@ -22,21 +22,26 @@ _TRAINING = 5  # place of `training` among the inputs of aten::batch_norm
 
 @dataclass(frozen=True, eq=False)
 class TrainingMode:
-    """batch_norms, dropouts: their calls in training mode, or the kernels of such calls; event indices."""
+    """batch_norms, dropouts: their calls in training mode, or the kernels of such calls; event indices.
+    unknown: how many calls of BatchNorm did not record whether they train."""
 
     batch_norms: Int64
     dropouts: Int64
+    unknown: int
 
 
 def training_mode(host: Host, work: Work) -> TrainingMode:
     """Find the calls by what operators recorded about their settings, and by the names of kernels."""
     events = host.events
-    calls = np.flatnonzero(match(events, operators.BATCH_NORM) & (events.settings != NONE))
+    every_call = match(events, operators.BATCH_NORM)
+    calls = np.flatnonzero(every_call & (events.settings != NONE))
     trains = np.array([_is_true(text) for text in events.input_settings] or [False], np.bool_)
     norms = calls[trains[events.settings[calls]]]
     if not len(norms):
         norms = work.event[match_some(events, kernel_names.BATCH_STATISTICS, work.event)]
-    return TrainingMode(norms, np.flatnonzero(match(events, operators.ACTIVE_DROPOUT)))
+    return TrainingMode(
+        norms, np.flatnonzero(match(events, operators.ACTIVE_DROPOUT)), int(every_call.sum()) - len(calls)
+    )
 
 
 def _is_true(settings: str) -> bool:

@@ -51,7 +51,7 @@ MOST_OPERATORS = 3
 def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """Say what computes, and where it may compute faster, if nothing else limits a job without a GPU."""
     if not facts.on_cpu:
-        return Clear("the job does not compute on the CPU")
+        return Clear("the job used a GPU or another accelerator")
     lost = lost_time(facts)
     spent = cpu_time(lost, facts.host_work.small_operators)
     if not spent.computing_limits:

@@ -42,12 +42,15 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     memory, layers = _keeps_most(facts), facts.host_work.training_mode
     if memory is not None:
         return _finding(facts, layers, memory)
-    return _finding(facts, layers) if _in_training(layers) else Clear(_CLEAR)
+    norms = _NORMS[layers.unknown > 0]
+    return _finding(facts, layers) if _in_training(layers) else Clear(_CLEAR.format(norms))
 
 
-_CLEAR = (
-    "no forward pass keeps much memory for a backward pass, and no BatchNorm or dropout is in training mode"
-)
+_CLEAR = "no forward pass keeps much memory for a backward pass, and {} or dropout is in training mode"
+_NORMS = {
+    False: "no BatchNorm",
+    True: "as far as was recorded (without record_shapes, BatchNorm does not show it) no BatchNorm",
+}
 
 
 def _keeps_most(facts: Facts) -> DeviceMemory | None:

@@ -22,8 +22,19 @@ from tb_gpudiag.facts.kernels.collectives import (
 from tb_gpudiag.facts.kernels.equal_messages import exposed_waiting_ns, far_longer_ns
 from tb_gpudiag.facts.kernels.exposure import UnitExposure
 from tb_gpudiag.facts.waiting.job_kind import JobKind
-from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, Place, Removable, RuleAnswer, Severity
+from tb_gpudiag.rules.answer import (
+    NO_GPU,
+    Clear,
+    Evidence,
+    Finding,
+    Fix,
+    Place,
+    Removable,
+    RuleAnswer,
+    Severity,
+)
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
+from tb_gpudiag.rules.shared.cpu_job import COMMUNICATES, cpu_time
 from tb_gpudiag.rules.shared.exposure_advice import (
     LATE_RANK,
     ExposedUnit,
@@ -33,7 +44,7 @@ from tb_gpudiag.rules.shared.exposure_advice import (
     waits_for_a_rank,
 )
 from tb_gpudiag.rules.shared.kernel_time import OTHER_FINDINGS, KernelTime
-from tb_gpudiag.rules.shared.lost_time import ISSUING, MOST_PLACES, longest
+from tb_gpudiag.rules.shared.lost_time import ISSUING, MOST_PLACES, longest, lost_time, places
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.collective_kinds import FSDP, FUNCTIONAL, OPTIMIZER, Collective
 from tb_gpudiag.vocabulary.kernel_families import Family
@@ -160,6 +171,8 @@ _SHARDED_OPTIMIZER = Fix(
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find time in which a communication kernel runs and nothing computes, including the time it waits for a
     slower rank."""
+    if facts.device is None:
+        return _on_cpu(facts) if facts.on_cpu else NO_GPU
     time = KernelTime(facts)
     device, kernels = time.device, time.kernels
     kinds = collectives(kernels, device.busy, facts.window)
@@ -227,6 +240,32 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             time.shorter((chosen, (own_ns / np.maximum(1, kernels.duration_ns))[chosen])),
             beyond=OTHER_FINDINGS,
         ),
+    )
+
+
+def _on_cpu(facts: Facts) -> RuleAnswer:
+    """Find collectives that take more of the main thread's time than anything else does."""
+    lost = lost_time(facts)
+    spent = cpu_time(lost, facts.host_work.small_operators)
+    cost_ns, said = spent.communicating_ns, lost.sentence("Communication", spent.communicating_ns)
+    if cost_ns < max(LEAST_SHARE * lost.window_ns, spent.computing_ns, *spent.others.values()):
+        return Clear(said)
+    chosen, units = lost.of(*COMMUNICATES), list(map(_unit, facts.exposure.by_unit))
+    return Finding(
+        title=said,
+        summary="The main thread waits in collectives. Those also wait for the slowest rank, and a single "
+        "rank's trace does not show how much of the time is waiting: compare with the other ranks."
+        f"{most_exposed(units)}",
+        fix=fix_of(units) or _FIXES[Collective.OTHER],
+        cost_ns=cost_ns,
+        sure=False,
+        evidence=[
+            Evidence.of_window("In collectives", cost_ns, lost.window_ns),
+            *reasons_evidence(units),
+        ],
+        places=places(facts.host, lost.event[chosen], lost.length_ns[chosen], by_operator=True),
+        ranges=lost.ranges(chosen),
+        severity=Severity.INFO,  # on a CPU, other ranks and this thread share cores: only all ranks tell
     )
 
 
@@ -306,6 +345,4 @@ def collective_fix(kind: Collective, caller: str, training: bool | None) -> Fix:
     return _FIXES[kind]
 
 
-RULE = Rule(
-    "GD601", "exposed_communication", "Exposed communication", check, needs_gpu=True, error_share=0.30
-)
+RULE = Rule("GD601", "exposed_communication", "Exposed communication", check, error_share=0.30)

@@ -10,6 +10,7 @@ from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Range, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule
+from tb_gpudiag.rules.shared.first_run_words import first_run_parts
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, lost_time
 from tb_gpudiag.rules.shared.odd_recordings import capture_ns, capture_sentence, steps_not_comparable
 from tb_gpudiag.rules.shared.recording_advice import record_again
@@ -37,7 +38,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     if said := capture_sentence(facts):
         return _only_capture(said, facts)
     if facts.steady.mostly is Cause.INITIALIZATION or _is_largest_part(facts):
-        return _first_run(facts.gpu)
+        return _first_run(facts, facts.gpu)
     if facts.on_cpu and (once := _first_run_on_cpu(facts)) is not None:
         return once
     return not_alike(facts) or _first_steps(facts)
@@ -114,20 +115,24 @@ def _is_largest_part(facts: Facts) -> bool:
     return parts.initialization_ns >= others
 
 
-def _first_run(device: DeviceFacts) -> Finding:
+def _first_run(facts: Facts, device: DeviceFacts) -> Finding:
     first_run_ns = device.ledger.by_cause(device.window)[Cause.INITIALIZATION]
     cold = share_of(first_run_ns, device.window.duration_ns, "of the recording")
     return Finding(
         title=f"First-run work takes {cold}",
         summary=(
-            "The GPU was idle while the process created its context and loaded libraries and GPU code. That "
-            "happens once. Nothing here shows how fast the job is in its steady state."
+            f"The GPU was idle during work that happens once{_largest_parts(facts)}. Nothing here shows how "
+            "fast the job is in its steady state."
         ),
         fix=record_again("Run a few steps before recording: increase wait and warmup in the schedule."),
         evidence=[Evidence("Idle during first-run work", duration(first_run_ns), (cold,))],
         severity=Severity.WARNING,
         leads=True,
     )
+
+
+def _largest_parts(facts: Facts) -> str:
+    return "".join(map(": {}".format, filter(None, [first_run_parts(facts)])))
 
 
 def _first_run_on_cpu(facts: Facts) -> Finding | None:

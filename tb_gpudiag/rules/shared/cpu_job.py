@@ -21,6 +21,9 @@ from tb_gpudiag.rules.shared.verdict_shares import CLEAR_LEAD, LEAST_SHARE
 from tb_gpudiag.wording.format import time_ns
 from tb_gpudiag.wording.quantity import duration, number, per_step
 
+COMMUNICATES = (Cause.COLLECTIVE, Cause.SYNC)
+"""Causes of a thread without a GPU that waits for other ranks."""
+
 _CODE = fix_code("tb_gpudiag.rules.idle.host_bound")
 
 # Of fewer steps, none is the usual one.
@@ -93,7 +96,7 @@ def cpu_time(lost: Lost, small_operators: Bool) -> CpuTime:
         profiler_ns=lost.total_ns(lost.of(Cause.PROFILER)),
         compiling_ns=lost.total_ns(lost.of(Cause.COMPILE)),
         input_ns=lost.total_ns(lost.of(Cause.INPUT)),
-        communicating_ns=lost.total_ns(lost.of(Cause.COLLECTIVE, Cause.SYNC)),
+        communicating_ns=lost.total_ns(lost.of(*COMMUNICATES)),
     )
 
 

@@ -8,6 +8,7 @@ from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.steady import MOST
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.shared.cpu_job import CpuTime, cpu_time
+from tb_gpudiag.rules.shared.first_run_words import first_run_sentence
 from tb_gpudiag.rules.shared.lost_time import MOSTLY_UNSEEN, Lost
 from tb_gpudiag.rules.shared.odd_recordings import no_gpu_sentence
 from tb_gpudiag.rules.shared.verdict_sentences import BESIDES_COMPUTING, FOR_ENGINE, NO_REQUESTS
@@ -33,22 +34,21 @@ def cpu_verdict(facts: Facts, lost: Lost, unseen_ns: int) -> tuple[str, str]:
         if took >= MOSTLY_UNSEEN:
             return "unknown", f"{start}: record more steps, after a warm-up, to see what limits the job."
         start += ": that is no part of the job."
-    return _host(lost, spent, unseen_ns, start)
+    return _host(facts, lost, spent, unseen_ns, start)
 
 
-def _host(lost: Lost, spent: CpuTime, unseen_ns: int, start: str) -> tuple[str, str]:
+def _host(facts: Facts, lost: Lost, spent: CpuTime, unseen_ns: int, start: str) -> tuple[str, str]:
     """A job without a GPU: where the main thread's time went. start: what is known about a GPU."""
     window_ns, parts = lost.window_ns, spent.others
-    once_ns = lost.total_ns(lost.of(Cause.INITIALIZATION))
-    if once_ns >= MOST * window_ns:
-        parts["initialization"] = once_ns
+    if lost.total_ns(lost.of(Cause.INITIALIZATION)) >= MOST * window_ns:
+        return "initialization", f"{start} {first_run_sentence(facts)}"
     first, second = sorted(parts, key=lambda part: -parts[part])[:2]
     most_ns = parts[first]
-    if spent.computing_limits and first != "initialization":
+    if spent.computing_limits:
         first, most_ns = "compute", spent.computing_ns
     elif most_ns < CLEAR_LEAD * parts[second]:
-        said = "The main thread's time is spread over data loading, operators and Python."
-        return "mixed", f"{start} {said}"
+        takes = ", ".join(_taken(spent, frozenset()))
+        return "mixed", f"{start} No single part of the main thread's time limits this job: {takes}."
     rivals = [ns for part, ns in {**parts, "compute": spent.computing_ns}.items() if part != first]
     near = most_ns < CLEAR_LEAD * max(rivals)
     if first == "host":
@@ -67,13 +67,18 @@ def _host(lost: Lost, spent: CpuTime, unseen_ns: int, start: str) -> tuple[str, 
 
 def _beside_it(spent: CpuTime, named: Set[str]) -> str:
     """Say what else takes time, behind a sentence; "" if nothing does."""
+    said = _taken(spent, named)
+    return f" Beside it, {', '.join(said)}." if said else ""
+
+
+def _taken(spent: CpuTime, named: Set[str]) -> list[str]:
+    """Say what takes time, most first, without what is named already."""
     parts = {**spent.others, **spent.host, "compute": spent.computing_ns}
-    said = [
+    return [
         f"{_TAKES[part]} {share(ns, spent.window_ns)}"
         for part, ns in sorted(parts.items(), key=lambda one: -one[1])
         if part in _TAKES.keys() - named and ns >= LEAST_SHARE * spent.window_ns
     ]
-    return f" Beside it, {', '.join(said)}." if said else ""
 
 
 _TAKES = {
@@ -93,8 +98,4 @@ _HOST_SENTENCES = {
     "compile": ("compiling.", "Compilation limits this job."),
     "python": ("in Python between operators.", "The host's own code limits this job."),
     "communication": ("in collectives.", "Communication limits this job."),
-    "initialization": (
-        "starting a data loader or in other first-run work.",
-        "Record again after a few steps.",
-    ),
 }

@@ -126,20 +126,21 @@ def nothing_of_the_job(facts: Facts) -> bool:
 
 
 def no_gpu_sentence(use: GpuUse) -> str:
-    """Say in one sentence whether the job used a GPU."""
-    if use.counted:
-        return "The recording has counters of the kernels and not their times."
-    if use.launches:
-        return "The trace has launch calls but no GPU activity."
-    if use.certain:
-        return f"The job used {'a GPU of Apple' if use.apple else 'a GPU'}, whose activity was not recorded."
-    if use.possible:
-        return f"No GPU activity was recorded, and it is not known whether the job used {gpu_name(use)}."
-    if use.listed:
-        return f"The job ran on the CPU: nothing was moved to {gpu_name(use)}."
-    if use.error:
-        return f"The job ran on the CPU: {gpu_error(use)}."
-    return "No GPU activity was recorded."
+    """Say in one sentence whether the job used a GPU: the first that holds."""
+    gpu = "a GPU of Apple" if use.apple else "a GPU"
+    said = (
+        (use.counted, "The recording has counters of the kernels and not their times."),
+        (use.launches, "The trace has launch calls but no GPU activity."),
+        (use.certain, f"The job used {gpu}, whose activity was not recorded."),
+        (
+            use.possible,
+            f"No GPU activity was recorded, and it is not known whether the job used {gpu_name(use)}.",
+        ),
+        (use.listed, f"The job ran on the CPU: nothing was moved to {gpu_name(use)}."),
+        (use.error, f"The job ran on the CPU: {gpu_error(use)}."),
+        (True, "No GPU activity was recorded."),
+    )
+    return next(sentence for holds, sentence in said if holds)
 
 
 def gpu_error(use: GpuUse) -> str:

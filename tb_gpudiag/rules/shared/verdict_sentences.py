@@ -27,11 +27,6 @@ NO_REQUESTS = (
     "to see what limits it."
 )
 
-FIRST_RUN = (
-    "First-run work took {all_initialization} of the time: creating the context and loading libraries and "
-    "GPU code. Record again after a few warm-up steps."
-)
-
 FOR_ENGINE = (
     "There was no batch to run {all_requests} of the time: this worker waited for its engine's process, "
     "which schedules or has no request. Record that process as well, under load."

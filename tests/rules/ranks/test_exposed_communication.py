@@ -27,6 +27,23 @@ def reduced(us: float, folder: Path) -> Facts:
     return facts_of(trace, folder)
 
 
+@pytest.mark.parametrize(("collective_us", "fires"), [(600, True), (300, False)])
+def test_on_a_cpu_it_finds_collectives_that_take_more_than_anything_else(
+    collective_us: float, *, fires: bool, tmp_path: Path
+) -> None:
+    trace, main = one_step(devices=())
+    main.op("aten::mm", at=STEP_AT, us=1_000 - collective_us)
+    main.op("c10d::allreduce_", at=STEP_AT + 1_000 - collective_us, us=collective_us)
+    facts = facts_of(trace, tmp_path)
+    answer = RULE.check(facts)
+    assert is_clear(answer) != fires
+    if fires:
+        found = finding(answer)
+        assert found.cost_ns == 600_000
+        assert found.places[0].operator == "c10d::allreduce_"
+        assert find_verdict(facts).limiter == "communication"
+
+
 def test_fires_on_the_exposed_part(tmp_path: Path) -> None:
     facts = reduced(200, tmp_path)
     found = finding(RULE.check(facts))
