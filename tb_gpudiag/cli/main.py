@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 from tb_gpudiag.cli.output import DEFECT, UNUSABLE, LineFormatter, report_bug, tell
 from tb_gpudiag.errors import GpudiagError, is_out_of_memory
-from tb_gpudiag.service.processes.process_setup import use_environment, without_collecting
+from tb_gpudiag.service.processes.process_setup import do_without_pandas, use_environment, without_collecting
 from tb_gpudiag.version import __version__
 
 COMMANDS = {
@@ -73,6 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return UNUSABLE
     use_environment()
+    do_without_pandas()
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     with without_collecting():  # and import only the subcommand that runs: `explain` needs no protobuf
         command = importlib.import_module(f"tb_gpudiag.cli.{parsed.command}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED, any_of, lazy_re
@@ -103,6 +104,7 @@ def resumed_name(name: str) -> str:
     return f"{found['function'] or 'the code'}, from line {found['line']} on" if found else name
 
 
+@lru_cache(maxsize=65_536)
 def module_name(name: str) -> str:
     """Return `Linear_3` for `nn.Module: Linear_3`, and any other name as it is."""
     return name.removeprefix(MODULE_PREFIX)

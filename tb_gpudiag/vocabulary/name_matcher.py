@@ -60,8 +60,13 @@ class NameMatcher:
     def _test(self, pattern: str, some: Int64) -> Bool:
         if not len(some):
             return np.zeros(0, np.bool_)
-        chosen = self._texts if len(some) == len(self._names) else self._texts.take(pa.array(some))
+        chosen = self._texts if len(some) == len(self._names) else self._texts.take(_indices(some))
         return np.array(pc.match_substring_regex(chosen, pattern), np.bool_)
+
+
+def _indices(rows: Int64) -> pa.Array:
+    """Return rows for `take`, without the look for pandas of `pa.array`."""
+    return pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows.astype(np.int64))])
 
 
 def _flags(pattern: re.Pattern[str]) -> str:

@@ -168,11 +168,13 @@ def gradients(mask: str) -> int:
     return asked.count("True") if asked else 2
 
 
+@lru_cache(maxsize=65_536)
 def attention_row(name: str) -> AttentionRow | None:
     """Return the row of ATTENTION that describes the operator; None if it is not attention."""
     return next((row for pattern, row in ATTENTION if pattern.fullmatch(name, 0, LONGEST_MATCHED)), None)
 
 
+@lru_cache(maxsize=65_536)
 def streamed_times(name: str) -> float | None:
     """Return how many times the operator writes or reads again its largest input; None if it is not known."""
     return next((times for pattern, times in STREAMED if pattern.fullmatch(name, 0, LONGEST_MATCHED)), None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from enum import IntEnum
+from functools import lru_cache
 
 import numpy as np
 
@@ -85,6 +86,8 @@ class Inputs:
         return whole_numbers(text)
 
 
+# Ranks of a job call the same operators, and most steps as well.
+@lru_cache(maxsize=4_096)
 def operator_cost(operator: str, shapes: str, types: str, settings: str = "") -> Cost | None:
     """Return the cost of one call, from its inputs as JSON; None if they do not say it."""
     if operator in RECURRENT:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,8 +27,7 @@ def message_of(kind: type[M], source: object, /, **given: Any) -> M:
     """Make a message of an object. Fields that are not given are its attributes of the same name; `_us` is
     made of `_ns`. Texts are made safe to show, and counts cut to what fits. Raises AttributeError for a field
     that the object lacks."""
-    for field in kind.DESCRIPTOR.fields:
-        name = field.name
+    for name, is_count in _fields(kind):
         if name in given:
             continue
         if name.endswith("_us"):
@@ -36,10 +36,16 @@ def message_of(kind: type[M], source: object, /, **given: Any) -> M:
         value = getattr(source, name)
         if isinstance(value, str):
             value = one_line(value)
-        elif field.cpp_type == field.CPPTYPE_UINT32:
+        elif is_count:
             value = min(max(int(value), 0), UINT32_MAX)
         given[name] = value
     return kind(**given)
+
+
+@cache
+def _fields(kind: type[Message]) -> list[tuple[str, bool]]:
+    """Return the names of a message's fields, and which of them are counts."""
+    return [(field.name, field.cpp_type == field.CPPTYPE_UINT32) for field in kind.DESCRIPTOR.fields]
 
 
 def place(where: Place) -> pb.Place:

@@ -22,7 +22,12 @@ from typing import Any, Final, NoReturn
 from tb_gpudiag.errors import Defect, GpudiagError, is_out_of_memory
 from tb_gpudiag.service.processes.child_messages import ChildMessage, MessageKind, of_error, take
 from tb_gpudiag.service.processes.memory_limit import limit_memory, out_of_memory
-from tb_gpudiag.service.processes.process_setup import die_with_parent, lower_priority, without_collecting
+from tb_gpudiag.service.processes.process_setup import (
+    die_with_parent,
+    do_without_pandas,
+    lower_priority,
+    without_collecting,
+)
 
 # A progress bar cannot show more than this.
 SAY_EVERY_S: Final = 0.1
@@ -93,6 +98,7 @@ def main() -> None:
     if int(parent):
         die_with_parent(int(parent))
     lower_priority(int(nice))
+    do_without_pandas()
     requests: SimpleQueue[dict[str, Any]] = SimpleQueue()
     threading.Thread(target=_read, args=(requests,), name="gpudiag-requests", daemon=True).start()
     with without_collecting():
