@@ -11,7 +11,7 @@ import pytest
 from tb_gpudiag.cli.main import main
 from tests.builder.nsys import Export
 
-pytestmark = pytest.mark.slow  # each test runs commands on whole traces
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_process")]
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ def trace(tmp_path: Path) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("in_process")
 def test_every_format_has_the_rows(trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sql", trace, STEPS, "--format", "json", "--rows", "2"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -56,6 +57,7 @@ def test_a_query_ends_at_the_time_limit(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("in_process")
 def test_a_folder_of_runs_is_one_table(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
     log = Path(trace).parent
     slow_loader().write(log / "other")
@@ -70,6 +72,7 @@ def test_a_folder_of_runs_is_one_table(trace: str, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("in_process")
 def test_hostile_names_are_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace = slow_loader(f"=cmd|' {HOSTILE}.py(3): {HOSTILE}").write(tmp_path)
     query = "SELECT line FROM idle WHERE line IS NOT NULL LIMIT 1"
@@ -82,6 +85,7 @@ def test_hostile_names_are_text(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize(
     "query", ["SELECT * FROM read_text('/etc/passwd')", "COPY idle TO 'out'", "SELECT nothing FROM idle"]
 )
@@ -93,6 +97,7 @@ def test_a_bad_query_exits_with_2(query: str, trace: str, capsys: pytest.Capture
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize("format", ["csv", "json"])
 def test_dates_that_python_does_not_have(format: str, trace: str, capsys: pytest.CaptureFixture[str]) -> None:
     dates = "date '290000-01-01'", "timestamp '290000-01-01'", "'infinity'::date", "[date '290000-01-01']"
