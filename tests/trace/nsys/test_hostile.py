@@ -51,14 +51,14 @@ def test_no_database_behind_the_header(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
-def test_cut_off(tmp_path: Path, share: float) -> None:
+def test_cut_off(tmp_path: Path) -> None:
     path = many(tmp_path / "report.sqlite")
     content = path.read_bytes()
-    path.write_bytes(content[: int(len(content) * share)])
-    with pytest.raises(Unreadable, match="damaged or cut off") as raised:
-        read_trace(str(path))
-    assert "nsys export" in raised.value.remedy
+    for share in (0.1, 0.5, 0.9):
+        path.write_bytes(content[: int(len(content) * share)])
+        with pytest.raises(Unreadable, match="damaged or cut off") as raised:
+            read_trace(str(path))
+        assert "nsys export" in raised.value.remedy
 
 
 @pytest.mark.slow
