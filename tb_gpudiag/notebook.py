@@ -38,7 +38,7 @@ def _comparison(comparison: pb.Comparison) -> Document:
 
 
 def _hang(found: pb.HangReport) -> Document:
-    from tb_gpudiag.report.views.rank_views import hang_document
+    from tb_gpudiag.report.views.compose import hang_document
 
     return hang_document(found, "")
 

@@ -15,8 +15,8 @@ from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.report.diagnosis import only_trace, read_facts
 from tb_gpudiag.report.slices.timeline import prepare_timeline
 from tb_gpudiag.trace.files.copying import refuse_same_file, whole_file
+from tb_gpudiag.trace.files.file_names import database_refused
 from tb_gpudiag.trace.files.find import may_be_database
-from tb_gpudiag.trace.files.other_recorders import database_refused
 from tb_gpudiag.wording.credential_words import left_out
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 
 from tb_gpudiag.cli.output import tell
 from tb_gpudiag.errors import GpudiagError, Unreadable, UsageError
+from tb_gpudiag.trace.files.file_names import exported_path, is_report
 from tb_gpudiag.trace.files.find import find_traces
-from tb_gpudiag.trace.files.other_recorders import exported_path, is_report
 
 # The end of what nsys prints says what went wrong.
 _SHOWN = 300

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tb_gpudiag.cli.formats import add_options, write
 from tb_gpudiag.cli.output import errors_data, tell_errors
-from tb_gpudiag.report.views.rank_views import hang_document
+from tb_gpudiag.report.views.compose import hang_document
 from tb_gpudiag.report.wire import to_dict
 from tb_gpudiag.service.analyses.hangs import hang_at
 

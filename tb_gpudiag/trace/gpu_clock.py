@@ -1,4 +1,5 @@
-"""Put the GPUs' times on the host's clock, where a recording shows that they are not.
+"""Join GPU work to what started it on the host, and put the GPUs' times on the host's clock, where a
+recording shows that they are not.
 
 No kernel begins before the call that launches it, and a call that waits for the GPU returns after all that
 was launched before it has ended. So each launch tells how much must be added to a GPU's times at least, and
@@ -19,10 +20,40 @@ from typing import Final
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64
-from tb_gpudiag.trace.correlation import launches
-from tb_gpudiag.trace.events import Events
+from tb_gpudiag.trace.events import Events, is_id
 from tb_gpudiag.vocabulary.api_calls import DEVICE_WAIT, STREAM_WAIT
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, GPU_WORK_CATEGORIES, Category
+
+
+def launches(events: Events, work: Int64) -> Int64:
+    """Return the call that launched each GPU work, as event indices, or NONE. Shape of work.
+
+    An id decides, and not the time: clocks of host and GPU may differ. Some of ROCm's recorders write the
+    correlation as external id, and no correlation.
+    """
+    calls = events.where(*CALL_CATEGORIES)
+    correlation, external = events.correlation, events.external_id
+    launch = with_id(correlation[work], calls, correlation[calls])
+    bare = np.flatnonzero((launch == NONE) & ~is_id(correlation[work]) & is_id(external[work]))
+    if len(bare):
+        calls = calls[~is_id(correlation[calls])]
+        launch[bare] = with_id(external[work[bare]], calls, external[calls])
+    return launch
+
+
+def with_id(wanted: Int64, events: Int64, ids: Int64) -> Int64:
+    """Return the first event with each wanted id, or NONE. Shape of wanted. 0 and NONE join
+    nothing."""
+    found = np.full(len(wanted), NONE, np.int64)
+    events, ids = events[is_id(ids)], ids[is_id(ids)]
+    order = np.argsort(ids, kind="stable")
+    events, ids = events[order], ids[order]
+    if len(events):
+        at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
+        fits = ids[at] == wanted
+        found[fits] = events[at[fits]]
+    return found
+
 
 # In 60 recordings, a kernel begins at least 3.4 to 26 µs after its call does, and a wait returns at least 2
 # to 26 µs after the last kernel has ended; the median of both is 6 µs.

@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 
 from tb_gpudiag.arrays import NONE, Int64, UInt8
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.trace.made_parts import encoded, host_part
-from tb_gpudiag.trace.trace_parts import TracePart
+from tb_gpudiag.trace.trace_parts import TracePart, encoded, host_part
 from tb_gpudiag.vocabulary.marks import STEP
 from tb_gpudiag.vocabulary.patterns import lazy_re
 from tb_gpudiag.vocabulary.recorded import Category

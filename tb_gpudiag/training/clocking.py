@@ -33,8 +33,7 @@ from tb_gpudiag.trace.step_clocks.clock_state import (
     read_fields,
 )
 from tb_gpudiag.training.event_records import append_scalars
-from tb_gpudiag.training.rank_lateness import RankWatch
-from tb_gpudiag.training.step_drift import FIRST_PHASE, STEP, TOTAL, StepDrifts, means
+from tb_gpudiag.training.slow_steps import FIRST_PHASE, STEP, TOTAL, RankWatch, StepDrifts, means
 from tb_gpudiag.vocabulary.clock_phases import FULL_LINES, PHASES, TAGS
 
 # A rank has three looks to read an order before the step at which it holds.

@@ -1,4 +1,4 @@
-"""Which profilers of the program are entered.
+"""What else is around the training: profilers and modes of torch that the program has entered.
 
 torch has one profiling session a process: a second profiler takes it, and if the first one then goes on, the
 process may crash. A profiler that waits in its schedule has no session, and torch does not say that there is
@@ -10,9 +10,22 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import sys
 import weakref
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any, Final
+
+
+def unseen() -> ExitStack:
+    """Return a context in which no torch function or dispatch mode, nor subclass of tensors, is called."""
+    stack = ExitStack()
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        stack.enter_context(torch._C.DisableTorchFunction())
+        stack.enter_context(torch._C._DisableTorchDispatch())
+    return stack
+
 
 Before = Callable[[Any], None]
 """Called with a profiler before it is entered or steps, on its thread."""

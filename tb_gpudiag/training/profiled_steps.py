@@ -6,7 +6,7 @@ from typing import Any
 
 from tb_gpudiag.training.diagnosis_handler import DiagnosisHandler
 from tb_gpudiag.training.noting_tensors import NotingTensors
-from tb_gpudiag.training.unseen import unseen
+from tb_gpudiag.training.other_profilers import unseen
 
 
 class ProfiledSteps:

@@ -9,12 +9,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from tb_gpudiag.training.clock_recorder import ClockRecorder
 from tb_gpudiag.training.clock_sender import ClockSender
-from tb_gpudiag.training.garbage_times import GarbageTimes
-from tb_gpudiag.training.gpu_marks import GpuMarks
-from tb_gpudiag.training.model_outputs import first_with_gradient
-from tb_gpudiag.training.phase_sampling import PhaseSampling
+from tb_gpudiag.training.on_demand import ClockRecorder
+from tb_gpudiag.training.step_phases import GarbageTimes, GpuMarks, PhaseSampling, first_with_gradient
 from tb_gpudiag.vocabulary.clock_phases import (
     BACKWARD,
     FORWARD,

@@ -1,4 +1,4 @@
-"""Figures and names as text: whatever shows a time, a size, a share or a name of the trace.
+"""Figures, ranks and names as text: whatever shows a time, a size, a share or a name of the trace.
 
 `frontend/src/base/format.ts` is its twin. Both must write the same text: tests run both of them on
 tests/wording/format_vectors.json.
@@ -10,6 +10,8 @@ import math
 import unicodedata
 from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal
+from itertools import groupby
+from typing import Final
 
 from tb_gpudiag.vocabulary.patterns import lazy_re
 
@@ -189,3 +191,28 @@ def _decimal(value: float, places: int) -> str:
 def sentences(text: str) -> list[str]:
     """Split a text of ours into sentences: behind a full stop, before a capital letter."""
     return _SENTENCE_END.split(text)
+
+
+# Ranks, or runs of consecutive ranks, that a sentence lists.
+_RUNS_SHOWN: Final = 6
+
+
+def numbers_text(ranks: Sequence[int]) -> str:
+    """`3`, `1 and 5`, `8–15`, `0, 2, 4 and 12 more`."""
+    runs = []
+    for _, run in groupby(enumerate(sorted(ranks)), lambda pair: pair[1] - pair[0]):
+        members = [rank for _, rank in run]
+        if len(members) > 2:
+            runs.append((f"{members[0]}–{members[-1]}", len(members)))
+        else:
+            runs += [(str(rank), 1) for rank in members]
+    shown = [text for text, _ in runs[:_RUNS_SHOWN]]
+    more = sum(count for _, count in runs[_RUNS_SHOWN:])
+    if more:
+        return f"{', '.join(shown)} and {more:,} more"
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """`rank 3`, `ranks 1 and 5`."""
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {numbers_text(ranks)}"

@@ -33,8 +33,8 @@ from tb_gpudiag.report.slices.slice_table import slice_json
 from tb_gpudiag.report.slices.timeline import prepare_timeline, slice_timeline
 from tb_gpudiag.report.slices.timeline_events import event_at, event_details
 from tb_gpudiag.report.slices.timeline_range import range_statistics
-from tb_gpudiag.report.slices.timeline_search import KINDS, find_events
-from tb_gpudiag.report.slices.timeline_shown import Shown
+from tb_gpudiag.report.slices.timeline_range import KINDS, find_events
+from tb_gpudiag.report.slices.timeline_lanes import Shown
 from tb_gpudiag.trace.read import read_trace
 
 def asked(path, room):

@@ -19,8 +19,8 @@ from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.report.building.clock_report import build_clock_report, of_this_job
 from tb_gpudiag.report.building.clock_words import clock_verdict
 from tb_gpudiag.report.building.hang_report import build_hang_report
+from tb_gpudiag.report.views.compose import hang_document
 from tb_gpudiag.report.views.html import document_html
-from tb_gpudiag.report.views.rank_views import hang_document
 from tb_gpudiag.report.views.text import document_text
 from tb_gpudiag.report.wire import to_json
 from tb_gpudiag.trace.compile_log.read_log import read_compile_log

@@ -29,21 +29,19 @@ from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.report.diagnosis import diagnose_path
 from tb_gpudiag.report.slices.memory_history import prepare_memory
 from tb_gpudiag.report.slices.memory_slice import slice_memory
-from tb_gpudiag.report.slices.operators.call_tree_slice import slice_call_tree
+from tb_gpudiag.report.slices.operators.call_details import slice_call_tree
 from tb_gpudiag.report.slices.operators.operator_table import slice_kernels, slice_operators
-from tb_gpudiag.report.slices.operators.prepare_calls import prepare_calls
-from tb_gpudiag.report.slices.operators.roofline_plot import slice_roofline
+from tb_gpudiag.report.slices.operators.prepare_calls import prepare_calls, slice_roofline
 from tb_gpudiag.report.slices.parameters import Search, WantedRows
 from tb_gpudiag.report.slices.timeline import prepare_timeline, slice_timeline
 from tb_gpudiag.report.slices.timeline_events import event_details
-from tb_gpudiag.report.slices.timeline_range import range_statistics
-from tb_gpudiag.report.slices.timeline_search import find_events
+from tb_gpudiag.report.slices.timeline_range import find_events, range_statistics
 from tb_gpudiag.report.wire import to_json
 from tb_gpudiag.trace.credentials.removing import CredentialFilter, cleaned
 from tb_gpudiag.trace.events import Trace
+from tb_gpudiag.trace.files.file_names import is_pickle
 from tb_gpudiag.trace.files.find import find_traces
-from tb_gpudiag.trace.files.limits import Limits
-from tb_gpudiag.trace.files.other_recorders import is_pickle
+from tb_gpudiag.trace.files.source import Limits
 from tb_gpudiag.trace.kineto.fields import Fields
 from tb_gpudiag.trace.kineto.kineto import ARGUMENTS, FIELDS, Form
 from tb_gpudiag.trace.kineto.plain import read_plain

@@ -14,9 +14,8 @@ import pytest
 
 from tb_gpudiag.report.diagnosis import only_trace
 from tb_gpudiag.service.caches import claims
-from tb_gpudiag.service.caches.claims import Claim, known_or_claimed
+from tb_gpudiag.service.caches.claims import Claim, content_key, known_or_claimed
 from tb_gpudiag.service.caches.shared_cache import SharedCache
-from tb_gpudiag.service.caches.trace_content import content_key
 from tb_gpudiag.service.processes.process_setup import worker_environment
 from tests.patience import HANGS_S
 from tests.report.reports import slow_loader

@@ -20,8 +20,8 @@ from tb_gpudiag.service.analyses.obtain import known, obtain, share
 from tb_gpudiag.service.analyses.task import Task
 from tb_gpudiag.service.analyses.worker import analyze
 from tb_gpudiag.service.caches.cache_entry import Unpacked
+from tb_gpudiag.service.caches.claims import fingerprint
 from tb_gpudiag.service.caches.shared_cache import SharedCache, owner
-from tb_gpudiag.service.caches.trace_content import fingerprint
 from tb_gpudiag.service.index.roots import Root
 from tb_gpudiag.service.service import Service
 from tb_gpudiag.service.settings import Settings

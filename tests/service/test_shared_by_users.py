@@ -12,8 +12,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from tb_gpudiag.service.caches.claims import fingerprint
 from tb_gpudiag.service.caches.shared_cache import SharedCache
-from tb_gpudiag.service.caches.trace_content import fingerprint
 from tb_gpudiag.service.processes.process_setup import worker_environment
 from tests.service.helpers import trace_file, write_trace
 from tests.service.test_shared_cache import KEY, MARK, OTHER, put, text_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tb_gpudiag.report.arrow.described import TABLES
+from tb_gpudiag.report.arrow.sql_query import TABLES
 from tools.docs.sql_page import with_parts
 
 PAGE = Path(__file__).parents[2] / "docs" / "sql.md"

@@ -16,7 +16,7 @@ import numpy as np
 from tb_gpudiag.arrays import Int32
 from tb_gpudiag.errors import TraceError
 from tb_gpudiag.trace.events import Trace
-from tb_gpudiag.trace.files.limits import Limits
+from tb_gpudiag.trace.files.source import Limits
 from tb_gpudiag.trace.kineto import scanned
 from tb_gpudiag.trace.memory import snapshot_tables
 from tb_gpudiag.trace.read import read_trace

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tb_gpudiag.arrays import NONE
-from tb_gpudiag.trace.correlation import launches
 from tb_gpudiag.trace.events import Trace
+from tb_gpudiag.trace.gpu_clock import launches
 from tb_gpudiag.vocabulary.recorded import GPU_WORK_CATEGORIES
 from tests.builder import TraceBuilder
 from tests.report.reports import report_of

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.errors import TooLarge, Unreadable
-from tb_gpudiag.trace.files.limits import Limits
+from tb_gpudiag.trace.files.source import Limits
 from tb_gpudiag.trace.read import read_trace
 from tests.trace.support import document, names, read_bytes, span
 from tests.with_each import with_each
@@ -60,7 +60,7 @@ def test_the_depth_limit_itself_is_allowed() -> None:
 READER = """
 import json, os, sys
 from tb_gpudiag.errors import TraceError
-from tb_gpudiag.trace.files.limits import Limits
+from tb_gpudiag.trace.files.source import Limits
 from tb_gpudiag.trace.read import read_trace
 
 for line in sys.stdin:

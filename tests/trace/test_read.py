@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.errors import NotATrace
-from tb_gpudiag.trace.files.limits import Limits
+from tb_gpudiag.trace.files.source import Limits
 from tb_gpudiag.trace.read import read_trace
 from tests.trace.support import document, rows, span
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tb_gpudiag.training.gpu_marks import GpuMarks
+from tb_gpudiag.training.step_phases import GpuMarks
 from tb_gpudiag.vocabulary.clock_phases import (
     BACKWARD,
     FORWARD,

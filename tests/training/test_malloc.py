@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from tb_gpudiag.training import malloc
-from tb_gpudiag.training.malloc import malloc_bytes
+from tb_gpudiag.training import noting_tensors
+from tb_gpudiag.training.noting_tensors import malloc_bytes
 
 MIB = 2**20
 
 
 @pytest.fixture(autouse=True)
 def _fresh() -> Iterator[None]:
-    malloc._reader.cache_clear()
+    noting_tensors._reader.cache_clear()
     yield
-    malloc._reader.cache_clear()
+    noting_tensors._reader.cache_clear()
 
 
 def test_it_counts_tensors_and_what_is_none(torch: Any) -> None:

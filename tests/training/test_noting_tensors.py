@@ -12,8 +12,7 @@ import pytest
 
 from tb_gpudiag import NotingTensors
 from tb_gpudiag.trace.kineto.kineto import TENSORS
-from tb_gpudiag.training.malloc import malloc_bytes
-from tb_gpudiag.training.noting_tensors import KEY, note_from_now_on
+from tb_gpudiag.training.noting_tensors import KEY, malloc_bytes, note_from_now_on
 
 KIB, MIB = 2**10, 2**20
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tb_gpudiag.training.phase_sampling import AROUND, LOOK_EVERY, SHARE, STRIDES, PhaseSampling
+from tb_gpudiag.training.step_phases import AROUND, LOOK_EVERY, SHARE, STRIDES, PhaseSampling
 from tests.with_each import with_each
 
 

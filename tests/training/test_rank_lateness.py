@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tb_gpudiag.trace.step_clocks.clock_state import RankSteps
-from tb_gpudiag.training.rank_lateness import (
+from tb_gpudiag.training.slow_steps import (
     AFTER_S,
     LATE_BLOCKS,
     MOST_A_DAY,

@@ -21,9 +21,8 @@ import pytest
 from tb_gpudiag.report.diagnosis import diagnose_path
 from tb_gpudiag.service.processes.process_setup import worker_environment
 from tb_gpudiag.training import clock_sender
-from tb_gpudiag.training.model_outputs import first_with_gradient
-from tb_gpudiag.training.phase_sampling import PhaseSampling
 from tb_gpudiag.training.step_clock import StepClock
+from tb_gpudiag.training.step_phases import PhaseSampling, first_with_gradient
 from tb_gpudiag.vocabulary.clock_phases import (
     PHASES,
 )

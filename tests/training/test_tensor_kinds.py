@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tb_gpudiag.training import tensor_kinds
-from tb_gpudiag.training.tensor_kinds import graph_nodes, needing_gradients, node_kinds
+from tb_gpudiag.training import tensor_holders
+from tb_gpudiag.training.tensor_holders import graph_nodes, needing_gradients, node_kinds
 
 
 def test_results_have_a_graph_and_leaves_need_gradients(torch: Any) -> None:
@@ -38,7 +38,7 @@ def test_nodes_of_graphs_are_counted_once(torch: Any) -> None:
 
 
 def test_nodes_are_counted_up_to_a_limit(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tensor_kinds, "MOST_NODES", 20)
+    monkeypatch.setattr(tensor_holders, "MOST_NODES", 20)
     value = torch.ones(3, requires_grad=True)
     for _ in range(50):
         value = value * 2

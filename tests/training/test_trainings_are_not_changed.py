@@ -13,9 +13,8 @@ import pytest
 
 from tb_gpudiag.training import clock_sender
 from tb_gpudiag.training.diagnosis_queue import DiagnosisQueue
-from tb_gpudiag.training.gpu_marks import GpuMarks
-from tb_gpudiag.training.phase_sampling import PhaseSampling
 from tb_gpudiag.training.profiled_steps import ProfiledSteps
+from tb_gpudiag.training.step_phases import GpuMarks, PhaseSampling
 from tb_gpudiag.vocabulary.clock_phases import GARBAGE, PHASES
 from tests.training.stage import handler
 from tests.training.test_gpu_marks import Event, Gpu

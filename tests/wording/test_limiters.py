@@ -7,7 +7,7 @@ import pytest
 from tb_gpudiag.jobs.history.history_view import history_document
 from tb_gpudiag.jobs.report.job_view import Diagnosed, directory_document, job_document
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.views.sections.trace_header import limiter
+from tb_gpudiag.report.views.compose import limiter
 
 GPU = "NVIDIA H100"
 

@@ -19,7 +19,7 @@ from tb_gpudiag.report.slices.memory_slice import slice_memory
 from tb_gpudiag.report.slices.prepared import Prepared
 from tb_gpudiag.report.slices.timeline import prepare_timeline, slice_timeline
 from tb_gpudiag.report.views.markdown import code, text
-from tb_gpudiag.report.views.sections.place_text import short_place
+from tb_gpudiag.report.views.sections.finding_sections import short_place
 from tests.simulator import simulate
 from tests.simulator.jobs import DistributedJob, JobFault, simulate_job
 from tools.docs.built import BUILT

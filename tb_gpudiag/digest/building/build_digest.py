@@ -10,9 +10,14 @@ import pyarrow as pa
 
 from tb_gpudiag.arrays import Int64
 from tb_gpudiag.digest.building.collective_table import collective_table
-from tb_gpudiag.digest.building.parts import part_columns, table
 from tb_gpudiag.digest.building.record_digest import report_digest
-from tb_gpudiag.digest.building.work_tables import cpu_kernel_table, kernel_table, operator_table
+from tb_gpudiag.digest.building.work_tables import (
+    cpu_kernel_table,
+    kernel_table,
+    operator_table,
+    part_columns,
+    table,
+)
 from tb_gpudiag.digest.digest import STEPS, Digest
 from tb_gpudiag.digest.rank_lists import MOST_RANKS
 from tb_gpudiag.facts.core.intervals import Window

@@ -10,8 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tb_gpudiag.arrays import NONE, Int64, summed
-from tb_gpudiag.digest.building.parts import part_columns, table
-from tb_gpudiag.digest.building.work_tables import costly_operators
+from tb_gpudiag.digest.building.work_tables import costly_operators, part_columns, table
 from tb_gpudiag.digest.digest import COLLECTIVES
 from tb_gpudiag.facts.core.causes import CauseSpans
 from tb_gpudiag.facts.core.host import Host

@@ -1,25 +1,61 @@
-"""The tables of kernels and operators."""
+"""The tables of kernels and operators, and the columns of parts of the time."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
-from tb_gpudiag.digest.building.parts import table
-from tb_gpudiag.digest.digest import KERNELS, OPERATORS, PATH_SEPARATOR, REST
+from tb_gpudiag.digest.digest import KERNELS, OPERATORS, PATH_SEPARATOR, REST, WORK
+from tb_gpudiag.facts.core.causes import Cause, CauseSpans, time_by_cause
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import Window, distinct
+from tb_gpudiag.facts.core.intervals import Intervals, Window, distinct
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.places import Paths
+from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
 from tb_gpudiag.vocabulary.shaped_operators import has_cost
 from tb_gpudiag.wording.format import one_line
+
+Columns = dict[str, Any]
+"""Columns of a table by name."""
+
+
+def part_columns(device: DeviceFacts | None, main_thread: CauseSpans, start: Int64, end: Int64) -> Columns:
+    """Return the columns of parts of the stretches [start, end), shape (k,) each. The GPU's are 0 without a
+    device."""
+    nothing = np.zeros((len(start), len(Cause)), np.int64)
+    of_gpu = {f"{name}_ns": nothing[:, 0] for name in WORK} | {"idle_ns": lists(nothing)}
+    if device is not None:
+        account = device.time.account([""] * len(start), start, end)
+        of_gpu = {f"{name}_ns": getattr(account, f"{name}_ns") for name in WORK}
+        of_gpu["idle_ns"] = lists(account.idle_ns)
+    on_host = Intervals(main_thread.start_ns, main_thread.end_ns)
+    return {**of_gpu, "host_ns": lists(time_by_cause(on_host, main_thread.cause, start, end))}
+
+
+def lists(values: Int64) -> pa.ListArray:
+    """Return rows of numbers as a column of lists."""
+    rows, width = values.shape
+    offsets = np.arange(rows + 1, dtype=np.int32) * width
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values.reshape(-1)))
+
+
+def table(schema: pa.Schema, columns: Columns) -> pa.Table:
+    """Make a table of columns: arrays or lists by name."""
+    arrays = []
+    for field in schema:
+        values = columns[field.name]
+        arrays.append(
+            values.cast(field.type) if isinstance(values, pa.Array) else pa.array(values, field.type)
+        )
+    return pa.Table.from_arrays(arrays, schema=schema)
+
 
 # Models with thousands of layers have this many distinct kernels by path. More take little time.
 MOST: Final = 2_000

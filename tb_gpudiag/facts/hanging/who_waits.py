@@ -15,7 +15,7 @@ from enum import IntEnum
 from functools import cached_property
 
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.trace.flight_recorder.dump import FlightDump, Operation, Progress, Signature
+from tb_gpudiag.trace.flight_recorder.read_dump import FlightDump, Operation, Progress, Signature
 
 
 class HangReason(IntEnum):

@@ -17,8 +17,7 @@ from tb_gpudiag.facts.core.intervals import places_of_each
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.trace.events import CaptureTrace, Events
-from tb_gpudiag.trace.join_events import join_events
+from tb_gpudiag.trace.events import CaptureTrace, Events, join_events
 from tb_gpudiag.vocabulary import api_calls, marks
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, HOST_CATEGORIES, Category
 

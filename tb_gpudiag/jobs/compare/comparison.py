@@ -27,7 +27,7 @@ from tb_gpudiag.jobs.compare.side import Side, floors
 from tb_gpudiag.jobs.compare.work import compare_shapes
 from tb_gpudiag.jobs.report.job_report import job_id
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.views.sections.trace_header import heading
+from tb_gpudiag.report.views.compose import heading
 from tb_gpudiag.wording.format import count, one_line
 
 MOST_ROWS: Final = 200

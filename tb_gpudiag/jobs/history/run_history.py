@@ -12,8 +12,14 @@ import numpy as np
 from tb_gpudiag.digest.digest import Digest, numbers, texts
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.history.change_points import SIGNIFICANCE, change_points
-from tb_gpudiag.jobs.history.drift import MemoryGrowth, find_growth
-from tb_gpudiag.jobs.history.recordings import RankSeries, RunRecording, find_series, is_cpu
+from tb_gpudiag.jobs.history.recordings import (
+    MemoryGrowth,
+    RankSeries,
+    RunRecording,
+    find_growth,
+    find_series,
+    is_cpu,
+)
 from tb_gpudiag.jobs.part_words import change_of_part, part_noun
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.essentials import without_hints

@@ -17,13 +17,12 @@ from tb_gpudiag.jobs.ranks.bandwidth import size_classes
 from tb_gpudiag.jobs.ranks.channels import channels_of
 from tb_gpudiag.jobs.ranks.clocks import clocks_of
 from tb_gpudiag.jobs.ranks.collective_matching import match_operations
-from tb_gpudiag.jobs.ranks.collective_units import units_of
 from tb_gpudiag.jobs.ranks.kernels_compared import compare_kernels
 from tb_gpudiag.jobs.ranks.late_causes import LateCauses
 from tb_gpudiag.jobs.ranks.members import JobSet
 from tb_gpudiag.jobs.ranks.operations import operations_of
 from tb_gpudiag.jobs.ranks.own_time import own_time_of
-from tb_gpudiag.jobs.ranks.parallelism import parallelisms
+from tb_gpudiag.jobs.ranks.parallelism import parallelisms, units_of
 from tb_gpudiag.jobs.ranks.pipeline import pipeline_of
 from tb_gpudiag.jobs.ranks.waits import starts_of, waits_of
 from tb_gpudiag.jobs.replay.job_replay import UNCHANGED, JobChange, JobReplay, JobSlowdown, slowdown_of

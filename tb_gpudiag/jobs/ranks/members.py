@@ -1,20 +1,21 @@
-"""Find the digests that are ranks of one job, recorded at the same time. Notes say which digests are left
-out."""
+"""Find digests that are ranks of one job, recorded at the same time, and put many into one set of tables."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
+from itertools import accumulate
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from tb_gpudiag.arrays import NONE
-from tb_gpudiag.digest.digest import About, Digest
+from tb_gpudiag.digest.digest import TABLES, About, Digest
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.kernels_compared import ROWS_COMPARED
+from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.wording.format import count, in_quotes
 from tb_gpudiag.wording.good_recording import RECORDERS, THINNED_TITLE
 
@@ -292,3 +293,39 @@ def _name(about: About) -> str:
 def _listed(names: Sequence[str]) -> str:
     more = len(names) - NAMES_SHOWN
     return ", ".join(names[:NAMES_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
+
+
+@dataclass(frozen=True, eq=False)
+class JoinedDigests:
+    """Digests in order, and the rows of all. lengths: how many rows each digest has, by table."""
+
+    abouts: list[About]
+    findings: list[list[pb.Finding]]
+    lengths: dict[str, list[int]]
+    tables: dict[str, pa.Table]
+
+    def __iter__(self) -> Iterator[SlimDigest]:
+        starts = {name: [0, *accumulate(lengths)] for name, lengths in self.lengths.items()}
+        for i, (about, findings) in enumerate(zip(self.abouts, self.findings, strict=True)):
+            tables = {
+                name: table.slice(starts[name][i], self.lengths[name][i])
+                for name, table in self.tables.items()
+            }
+            yield SlimDigest(about=about, findings=findings, **tables)
+
+
+def joined(digest: SlimDigest) -> JoinedDigests:
+    """Return one digest as the beginning of many."""
+    tables = {name: digest.table(name) for name in TABLES}
+    lengths = {name: [len(table)] for name, table in tables.items()}
+    return JoinedDigests([digest.about], [digest.findings], lengths, tables)
+
+
+def join(parts: Sequence[JoinedDigests]) -> JoinedDigests:
+    """Put them together, in this order. There is at least one."""
+    return JoinedDigests(
+        [about for part in parts for about in part.abouts],
+        [findings for part in parts for findings in part.findings],
+        {name: [length for part in parts for length in part.lengths[name]] for name in TABLES},
+        {name: pa.concat_tables([part.tables[name] for part in parts]).combine_chunks() for name in TABLES},
+    )

@@ -20,10 +20,9 @@ from tb_gpudiag.errors import TraceError
 from tb_gpudiag.facts.core.intervals import union
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.operations import row_groups
-from tb_gpudiag.jobs.replay.job_work import JobWork
+from tb_gpudiag.jobs.replay.job_work import JobWork, Pieces, cut, cut_host
 from tb_gpudiag.jobs.replay.peers import SHARED, Peers, PeerTimes, peers_of
 from tb_gpudiag.jobs.replay.schedule import Schedule, schedule
-from tb_gpudiag.jobs.replay.work_pieces import Pieces, cut, cut_host
 
 CELLS: Final = 4_000_000
 """Durations in memory at once. As many changes as fit are replayed together."""

@@ -1,9 +1,29 @@
-"""The work of a job's ranks, as a replay needs it: collectives, and what each rank did between them."""
+"""The work of ranks as a replay needs it: collectives, own work between them, and pieces that it can change.
+
+Each rank is a line of its own work, measured by progress: ns of everything but exposed communication. Two
+kinds of events cut the line. A collective is ready at some progress: it starts once the rank got there and
+earlier collectives of its stream ended. At another progress, the rank waits for the end of a collective. Two
+things are inferred, because digests do not say them:
+
+- A rank waits for an exposed collective at the progress where its hidden part ends.
+- A collective that queues behind another one on its stream was ready before it started. Peers run the same
+  kernels, so it was ready after as many kernels as on the peer that started it after the fewest.
+
+The host is a second line of work of each rank. A collective does not start before the host calls it, and the
+host does not call it before it has done its earlier work. Time in which the host was blocked does not count,
+because it can be shorter in a replay.
+"""
 
 from __future__ import annotations
 
-from tb_gpudiag.arrays import Bool, Int64
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from tb_gpudiag.arrays import NONE, Bool, Float64, Int64
 from tb_gpudiag.frozen import dataclass
+from tb_gpudiag.jobs.ranks.operations import COMPUTING
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,3 +60,173 @@ class JobWork:
     @property
     def members(self) -> int:
         return len(self.begin_ns)
+
+
+# Gaps between kernels expose a little of a collective that nothing waits for.
+WAITED: Final = 0.1
+
+# Streams of a rank with collectives. Jobs have a few; a damaged trace can have any number.
+MOST_STREAMS: Final = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """The work of all ranks, cut at its events; by member and then time. Shape (s,) each."""
+
+    member: Int64
+    ns: Float64  # by part, shape (s, p)
+    block: Int64  # the collective that is ready next, n + member if there is none
+    ready: Int64  # the collective that is ready when the piece ends, or NONE
+    waits: Int64  # the collective whose end the member waits for after the piece, or NONE
+
+
+def cut(work: JobWork, peers: Sequence[Int64]) -> Pieces:
+    """Cut the ranks' work into pieces.
+
+    peers: collectives of ranks that run the same program, in a common order; shape (ranks, n) each.
+    """
+    progress = _within(work, work.parts_ns.sum(axis=1))
+    hidden = np.maximum(work.end_ns - work.start_ns - work.exposed_ns, 0)
+    total = _total(work, progress)
+    ready_at = _ready(work, peers, progress)
+    exposed = work.exposed_ns - np.where(work.receives, 0, _exposed_inside(work))
+    awaited = np.flatnonzero(exposed > WAITED * (work.end_ns - work.start_ns))
+    wait_at = _awaited_at(work, awaited, progress, hidden, total)
+
+    count = len(work)
+    operation = np.concatenate([np.arange(count), awaited, np.full(work.members, NONE)])
+    is_ready = np.arange(len(operation)) < count
+    member = np.concatenate([work.member, work.member[awaited], np.arange(work.members)])
+    at = np.concatenate([ready_at, wait_at, total])
+    latest = np.full(work.members, np.iinfo(np.int64).max)
+    order = np.lexsort((np.concatenate([work.start_ns, work.end_ns[awaited], latest]), at, member))
+    operation, is_ready, member, at = operation[order], is_ready[order], member[order], at[order]
+
+    done = _parts_at(work, progress, hidden, member, at)
+    ns = np.diff(done, axis=0, prepend=0.0)
+    first = np.flatnonzero(np.diff(member, prepend=-1))
+    ns[first] = done[first]
+    ready = np.where(is_ready, operation, NONE)
+    return Pieces(
+        member,
+        np.maximum(ns, 0),
+        _next(np.where(operation == NONE, count + member, ready)),
+        ready,
+        np.where(is_ready, NONE, operation),
+    )
+
+
+def cut_host(work: JobWork) -> Pieces:
+    """Return what the hosts did before they called each collective, as pieces."""
+    called = np.lexsort((work.called_ns, work.member))
+    nobody = np.full(len(work), NONE)
+    return Pieces(work.member[called], work.host_parts_ns[called].astype(np.float64), called, called, nobody)
+
+
+def _within(work: JobWork, values: Int64) -> Int64:
+    """Sum values up to and including each collective, within its member."""
+    total = np.cumsum(values)
+    first = np.searchsorted(work.member, np.arange(work.members + 1))
+    before = np.concatenate([[0], total])[first[:-1]]
+    return np.asarray(total - before[work.member], np.int64)
+
+
+def _total(work: JobWork, progress: Int64) -> Int64:
+    """Return each member's progress at the end of its window, shape (members,)."""
+    total = work.rest_ns.sum(axis=1)
+    last = np.flatnonzero(np.diff(work.member, append=-1))
+    total[work.member[last]] += progress[last]
+    return np.asarray(total, np.int64)
+
+
+def _exposed_inside(work: JobWork) -> Int64:
+    """Return how much of each collective is exposed while collectives run that end earlier, shape (n,)."""
+    lane, start, end = lanes(work), _in_line(work, work.start_ns), _in_line(work, work.end_ns)
+    inside = -work.exposed_ns  # the sum below counts each collective itself, too
+    for number in range(min(int(lane.max(initial=0)) + 1, MOST_STREAMS)):
+        own = np.flatnonzero(lane == number)
+        total = np.concatenate([[0], np.cumsum(work.exposed_ns[own])])
+        first = np.searchsorted(end[own], start, side="right")
+        last = np.maximum(np.searchsorted(end[own], end, side="right"), first)
+        one = own[np.minimum(first, len(own) - 1)]  # this collective may have started before
+        before = np.maximum(work.exposed_ns[one] - (end[one] - start), 0)
+        inside += total[last] - total[first] - np.where(last > first, before, 0)
+    return np.asarray(np.maximum(inside, 0), np.int64)
+
+
+def _in_line(work: JobWork, times: Int64) -> Int64:
+    """Return times of collectives on one axis, on which each member comes after the previous member."""
+    first = work.start_ns[np.searchsorted(work.member, work.member)]
+    wide = int((work.end_ns - first).max(initial=0)) + 1
+    return np.asarray(work.member * wide + times - first, np.int64)
+
+
+def lanes(work: JobWork) -> Int64:
+    """Number the streams of each member from 0 on. Shape (n,)."""
+    found, number = np.unique(np.stack([work.member, work.stream]), axis=1, return_inverse=True)
+    first = np.searchsorted(found[0], np.arange(work.members))
+    return np.asarray(number.reshape(-1) - first[work.member], np.int64)
+
+
+def _awaited_at(work: JobWork, awaited: Int64, progress: Int64, hidden: Int64, total: Int64) -> Int64:
+    """Return the progress at the ends of the awaited collectives: between the progress at the starts around
+    each end."""
+    member, end = work.member[awaited], _in_line(work, work.end_ns)[awaited]
+    after = np.searchsorted(_in_line(work, work.start_ns), end, side="right")
+    following = np.minimum(after, len(work) - 1)
+    same = (after < len(work)) & (work.member[following] == member)
+    latest = np.where(same, progress[following], total[member])
+    return np.asarray(np.clip(progress[awaited] + hidden[awaited], progress[after - 1], latest), np.int64)
+
+
+def _ready(work: JobWork, peers: Sequence[Int64], progress: Int64) -> Int64:
+    """Return the progress at which each collective is ready."""
+    kernels = _within(work, work.kernels)
+    early = np.zeros(len(work), np.int64)
+    for rows in peers:
+        excess = kernels[rows] - kernels[rows].min(axis=0)
+        # An excess that lasts to the end is the member's own: a rank that logs runs some more kernels.
+        own = np.minimum.accumulate(excess[:, ::-1], axis=1)[:, ::-1]
+        early[rows] = excess - own
+    wide = int(kernels.max(initial=0)) + 1
+    found = np.interp(work.member * wide + kernels - early, work.member * wide + kernels, progress)
+    found = np.where(early > 0, np.minimum(found, progress), progress)
+    return np.asarray(np.rint(found), np.int64)
+
+
+def _parts_at(work: JobWork, progress: Int64, hidden: Int64, member: Int64, at: Int64) -> Float64:
+    """Return what members had done at some progress, by part. Shape (len(at), p).
+
+    Work hidden behind a collective is computing, right after the collective's start; the rest is evenly
+    mixed.
+    """
+    parts = np.concatenate([work.parts_ns, work.rest_ns])
+    owner = np.concatenate([work.member, np.arange(work.members)])
+    order = np.argsort(owner, kind="stable")
+    parts, owner = parts[order].astype(np.float64), owner[order]
+    until = np.concatenate([progress, _total(work, progress)])[order]
+    behind = np.concatenate([hidden, np.zeros(work.members, np.int64)])[order]
+    first = np.flatnonzero(np.diff(owner, prepend=-1))
+    since, behind = np.concatenate([[0], until[:-1]]), np.concatenate([[0], behind[:-1]])
+    since[first], behind[first] = 0, 0
+
+    wide = int(until.max(initial=0)) + 1
+    row = np.minimum(np.searchsorted(owner * wide + until, member * wide + at), len(owner) - 1)
+    alone = np.minimum(behind, parts[:, COMPUTING])
+    mixed = parts.copy()
+    mixed[:, COMPUTING] -= alone
+    length = mixed.sum(axis=1)
+
+    inside = at - since[row]
+    share = np.clip((inside - alone[row]) / np.where(length[row] > 0, length[row], 1), 0, 1)
+    before = np.cumsum(parts, axis=0) - parts
+    before -= before[first[np.searchsorted(first, np.arange(len(owner)), side="right") - 1]]
+    done = before[row] + share[:, None] * mixed[row]
+    done[:, COMPUTING] += np.minimum(inside, alone[row])
+    return np.asarray(done)
+
+
+def _next(block: Int64) -> Int64:
+    """Replace each NONE by the next number after it."""
+    at = np.where(block != NONE, np.arange(len(block)), len(block))
+    return np.asarray(block[np.minimum.accumulate(at[::-1])[::-1]], np.int64)

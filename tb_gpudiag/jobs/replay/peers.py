@@ -10,8 +10,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Float64, Int64
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.jobs.replay.job_work import JobWork
-from tb_gpudiag.jobs.replay.work_pieces import Pieces, lanes
+from tb_gpudiag.jobs.replay.job_work import JobWork, Pieces, lanes
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,8 @@ from tb_gpudiag.jobs.rules.job_words import LATE_RECORDING, collective_text
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.essentials import urgency
 from tb_gpudiag.report.views.compose import any_rule, report_view
+from tb_gpudiag.report.views.compose import heading as trace_name
+from tb_gpudiag.report.views.compose import limiter as trace_limiter
 from tb_gpudiag.report.views.document import (
     Cell,
     Column,
@@ -25,14 +27,10 @@ from tb_gpudiag.report.views.document import (
     table,
     table_of,
 )
-from tb_gpudiag.report.views.sections.finding_sections import clear, findings, unchecked
-from tb_gpudiag.report.views.sections.place_text import full_place
-from tb_gpudiag.report.views.sections.trace_header import heading as trace_name
-from tb_gpudiag.report.views.sections.trace_header import limiter as trace_limiter
+from tb_gpudiag.report.views.sections.finding_sections import clear, findings, full_place, unchecked
 from tb_gpudiag.report.wire import GENERATOR
-from tb_gpudiag.wording.format import count, share, time_us
+from tb_gpudiag.wording.format import count, numbers_text, share, time_us
 from tb_gpudiag.wording.quantity import bandwidth, duration, number, share_of, size
-from tb_gpudiag.wording.rank_numbers import numbers_text
 from tb_gpudiag.wording.vocabulary import EXPOSURE_REASONS, limiter_word
 
 RANKS_SHOWN: Final = 32

@@ -8,9 +8,8 @@ from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.facts.core.intervals import coverage, union
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.bandwidth import find_slow_links
-from tb_gpudiag.jobs.ranks.collective_units import OTHER_RANK
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
-from tb_gpudiag.jobs.ranks.parallelism import tensor_channels
+from tb_gpudiag.jobs.ranks.parallelism import OTHER_RANK, tensor_channels
 from tb_gpudiag.jobs.rules.job_words import not_matched, ranks_absent
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving
 from tb_gpudiag.rules.rule import fix_code

@@ -21,8 +21,7 @@ from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.outcome import RuleFinding
 from tb_gpudiag.rules.shared.verdict_shares import CLEAR_LEAD, computing_limits
 from tb_gpudiag.vocabulary import levels
-from tb_gpudiag.wording.format import count, share, time_ns
-from tb_gpudiag.wording.rank_numbers import numbers_text
+from tb_gpudiag.wording.format import count, numbers_text, share, time_ns
 from tb_gpudiag.wording.vocabulary import CAUSES, LIMITERS
 
 # As in the verdict on one trace: removing less would hardly be noticed.

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from tb_gpudiag.arrays import Int64
 from tb_gpudiag.rules.answer import CannotTell, Evidence, Place
-from tb_gpudiag.wording.format import in_quotes, one_line
-from tb_gpudiag.wording.rank_numbers import numbers_text, ranks_text
+from tb_gpudiag.wording.format import in_quotes, numbers_text, one_line, ranks_text
 from tb_gpudiag.wording.vocabulary import CAUSES, term
 
 if TYPE_CHECKING:

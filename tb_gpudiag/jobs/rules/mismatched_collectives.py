@@ -19,9 +19,8 @@ from tb_gpudiag.jobs.rules.job_words import (
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.vocabulary import levels
-from tb_gpudiag.wording.format import count, in_quotes, size_bytes
+from tb_gpudiag.wording.format import count, in_quotes, ranks_text, size_bytes
 from tb_gpudiag.wording.quantity import number
-from tb_gpudiag.wording.rank_numbers import ranks_text
 
 CODE = fix_code(__name__)
 

@@ -36,9 +36,8 @@ from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, R
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.collective_kinds import EXPERT, PIPELINE
-from tb_gpudiag.wording.format import count, share, time_ns
+from tb_gpudiag.wording.format import count, ranks_text, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, ratio
-from tb_gpudiag.wording.rank_numbers import ranks_text
 
 CODE = fix_code(__name__)
 

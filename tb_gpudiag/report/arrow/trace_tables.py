@@ -13,9 +13,8 @@ from tb_gpudiag.errors import GpudiagError, NothingToRead, UsageError
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.arrow.arrow_columns import Names, coded, texts, written
-from tb_gpudiag.report.arrow.described import TABLES, TEXT
 from tb_gpudiag.report.arrow.fact_rows import ROWS, Columns
-from tb_gpudiag.report.arrow.sql_query import checked, run_sql
+from tb_gpudiag.report.arrow.sql_query import TABLES, TEXT, checked, run_sql
 from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.report.diagnosis import Progress, read_facts
 from tb_gpudiag.trace.files.find import TraceFile, find_traces
@@ -24,7 +23,7 @@ _NS_PER_US = 1000
 
 
 class Tables:
-    """Arrow tables of traces, by name (described.TABLES): `tables.gaps` and `tables["gaps"]`.
+    """Arrow tables of traces, by name (sql_query.TABLES): `tables.gaps` and `tables["gaps"]`.
 
     The facts of one trace stay in memory. Of several, each call of `load` reads every trace once and keeps
     the tables, so that memory grows with the tables that are used and not with the traces.

@@ -11,12 +11,10 @@ from tb_gpudiag.facts.hanging.who_waits import Hang, HangReason, find_hang
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.file_name import report_on_file
 from tb_gpudiag.trace.files.find import TraceFile
-from tb_gpudiag.trace.flight_recorder.dump import FlightDump, Operation
-from tb_gpudiag.trace.flight_recorder.read_dump import Guard, read_dumps, unguarded
+from tb_gpudiag.trace.flight_recorder.read_dump import FlightDump, Guard, Operation, read_dumps, unguarded
 from tb_gpudiag.vocabulary.collective_kinds import operation as operation_of
 from tb_gpudiag.vocabulary.frames import Frame
-from tb_gpudiag.wording.format import count, in_quotes, one_line
-from tb_gpudiag.wording.rank_numbers import numbers_text, ranks_text
+from tb_gpudiag.wording.format import count, in_quotes, numbers_text, one_line, ranks_text
 from tb_gpudiag.wording.vocabulary import collective
 
 # Of a job of thousands of ranks that all do something else, nobody reads more.

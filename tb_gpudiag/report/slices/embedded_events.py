@@ -1,5 +1,5 @@
 """The timeline's events for a page without a server. The page searches them, shows their details and sums up
-ranges itself, as timeline_search, timeline_events and timeline_range do: see frontend/src/wire/file/.
+ranges itself, as timeline_events and timeline_range do: see frontend/src/wire/file/.
 
 Bounded: of a long recording, the host events of a part of it only, and if need be its GPU work too. Nothing
 is left out within that part, so its figures are exact.
@@ -27,11 +27,9 @@ from tb_gpudiag.report.slices.prepared import FAR_NS, NS_PER_US, Prepared
 from tb_gpudiag.report.slices.slice_table import MOST_MATCHES
 from tb_gpudiag.report.slices.timeline_chains import MOST_FRAMES
 from tb_gpudiag.report.slices.timeline_events import DECIMALS, MOST_CALLS, MOST_LINKS, NUMBERS
-from tb_gpudiag.report.slices.timeline_lanes import COLLECTIVE_KIND
+from tb_gpudiag.report.slices.timeline_lanes import COLLECTIVE_KIND, Shown
 from tb_gpudiag.report.slices.timeline_levels import Boxes
-from tb_gpudiag.report.slices.timeline_range import MOST_ROWS
-from tb_gpudiag.report.slices.timeline_search import KINDS, PARTS
-from tb_gpudiag.report.slices.timeline_shown import Shown
+from tb_gpudiag.report.slices.timeline_range import KINDS, MOST_ROWS, PARTS
 from tb_gpudiag.vocabulary.marks import MODULE_PREFIX
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
 

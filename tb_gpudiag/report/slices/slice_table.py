@@ -121,7 +121,7 @@ SLICES: Mapping[str, SliceKind] = {
     ),
     "find": SliceKind(
         pb.Matches,
-        "tb_gpudiag.report.slices.timeline_search",
+        "tb_gpudiag.report.slices.timeline_range",
         "find_events",
         (
             Together(
@@ -192,12 +192,12 @@ SLICES: Mapping[str, SliceKind] = {
     ),
     "callTree": SliceKind(
         pb.CallTree,
-        "tb_gpudiag.report.slices.operators.call_tree_slice",
+        "tb_gpudiag.report.slices.operators.call_details",
         "slice_call_tree",
         (Text("weight", "host", among=WEIGHTS), Integer("root"), *_SPAN),
         tuple({"weight": weight} for weight in WEIGHTS),
     ),
     "roofline": SliceKind(
-        pb.RooflinePlot, "tb_gpudiag.report.slices.operators.roofline_plot", "slice_roofline", (), ({},)
+        pb.RooflinePlot, "tb_gpudiag.report.slices.operators.prepare_calls", "slice_roofline", (), ({},)
     ),
 }

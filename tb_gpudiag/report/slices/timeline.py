@@ -30,17 +30,19 @@ from tb_gpudiag.report.slices.prepared import (
 from tb_gpudiag.report.slices.timeline_chains import prepare_chains
 from tb_gpudiag.report.slices.timeline_events import prepare_events
 from tb_gpudiag.report.slices.timeline_lanes import (
+    LEVEL_ARRAYS,
+    LEVEL_FIGURES,
     Lanes,
     add_counters,
     add_idle,
     add_queues,
     add_streams,
     add_thread,
+    read_levels,
     shown_threads,
     thread_title,
 )
 from tb_gpudiag.report.slices.timeline_levels import Boxes, build_levels, slice_levels
-from tb_gpudiag.report.slices.timeline_shown import LEVEL_ARRAYS, LEVEL_FIGURES, read_levels
 
 # What a screen shows and a browser draws at once. Beyond, the fullest rows lose detail.
 MOST_BOXES = 20_000

@@ -20,7 +20,7 @@ from tb_gpudiag.facts.core.links import LinkKind, Links
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared, TextTable
 from tb_gpudiag.report.slices.timeline_chains import LONGEST_STACK, MOST_FRAMES, texts_of
-from tb_gpudiag.report.slices.timeline_shown import Shown
+from tb_gpudiag.report.slices.timeline_lanes import Shown
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.marks import module_label
 from tb_gpudiag.vocabulary.recorded import Category

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.views.document import Document, ReportView, Section
-from tb_gpudiag.report.views.rank_views import clock_sections, hang_sections
+from tb_gpudiag.report.views.document import Column, Document, Kind, ReportView, Section, lines, table
 from tb_gpudiag.report.views.sections.finding_sections import (
     better_recording,
     clear,
@@ -41,7 +41,116 @@ from tb_gpudiag.report.views.sections.time_sections import (
     module_times,
     synchronizations,
 )
-from tb_gpudiag.report.views.sections.trace_header import about, heading, limiter
+from tb_gpudiag.vocabulary.frames import Frame, LineKind
+from tb_gpudiag.wording.format import count, share, time_us
+from tb_gpudiag.wording.vocabulary import CLOCK_PHASES, FILE_KINDS, HANG_STATES, LIMITERS, limiter_word
+
+_ONLY_REPORTS = (pb.TraceInfo.hang, pb.TraceInfo.clock)
+
+
+def heading(trace: pb.TraceInfo) -> str:
+    """`run/host_1.123.pt.trace.json`: the run and the name of the file."""
+    run = "" if trace.run in (".", "") else f"{trace.run}/"
+    name = run + (trace.path.rpartition("/")[2] or trace.worker)
+    return f"{name} (simulated)" if trace.simulated else name
+
+
+def about(trace: pb.TraceInfo) -> str:
+    """Size, length and contents of the trace, in one line."""
+    if trace.kind in _ONLY_REPORTS:
+        return FILE_KINDS[pb.TraceInfo.Kind.Name(trace.kind)].explanation.removesuffix(".")
+    parts = [count(trace.events, "event"), time_us(trace.duration_us)]
+    if trace.rank >= 0:
+        parts.append(f"rank {trace.rank}" + (f" of {trace.world_size}" if trace.world_size else ""))
+    kept = [
+        name for name in ("steps", "stacks", "shapes", "memory", "flops") if getattr(trace.recorded, name)
+    ]
+    parts.append("recorded: " + (", ".join(kept) or "only the events"))
+    if trace.malformed_events:
+        parts.append(count(trace.malformed_events, "malformed event") + " skipped")
+    if trace.status == pb.TraceInfo.PARTIAL:
+        parts.append("the file is cut off")
+    if trace.status == pb.TraceInfo.WRITING:
+        parts.append("the file is still being written")
+    return " · ".join(parts)
+
+
+def limiter(report: pb.Report) -> str:
+    """What ends the job, or else the limiter in words. A snapshot is about memory."""
+    if report.verdict.headline:
+        return report.verdict.headline
+    if report.trace.kind in _ONLY_REPORTS:
+        return FILE_KINDS[pb.TraceInfo.Kind.Name(report.trace.kind)].word
+    if report.trace.kind != pb.TraceInfo.trace:
+        return LIMITERS["memory"].word
+    return limiter_word(pb.Verdict.Limiter.Name(report.verdict.limiter), on_gpu=bool(report.devices))
+
+
+_COLUMNS: Final = (
+    Column("Ranks"),
+    Column("Are"),
+    Column("Operation"),
+    Column("Group"),
+    Column("Called at", Kind.CODE),
+    Column("Not called by ranks"),
+)
+
+
+def hang_document(found: pb.HangReport, path: str) -> Document:
+    view = ReportView("Hanging job", path, found.sentence, hang_sections(found))
+    return Document("Hanging job", (view,))
+
+
+def hang_sections(found: pb.HangReport) -> tuple[Section, ...]:
+    """Build what there is to say of the dumps, beside the sentence."""
+    rows = [
+        (
+            row.ranks_text,
+            HANG_STATES[pb.HangingRanks.State.Name(row.state)].noun,
+            f"{row.operation} {row.sequence:,}" if row.sequence else row.operation,
+            row.group,
+            str(Frame(row.place.file, row.place.line, row.place.function, LineKind.RUNNING)),
+            row.waits_for_text,
+        )
+        for row in found.ranks
+    ]
+    sections = (
+        lines("fix", "What to do", [found.advice]),
+        table("ranks", "Where the ranks are", _COLUMNS, rows),
+        lines("notes", "Notes", found.notes),
+    )
+    return tuple(section for section in sections if section)
+
+
+def clock_sections(found: pb.ClockReport) -> list[Section]:
+    """Build what there is to say of the clocks, beside the sentence."""
+    names = [phase.name for phase in next((rank.phases for rank in found.ranks if rank.phases), ())]
+    rows = [
+        (
+            str(rank.rank),
+            count(int(rank.steps)),
+            time_us(rank.step_us),
+            *(f"{time_us(phase.us)} ({share(phase.share)})" for phase in rank.phases),
+            *[""] * (len(names) - len(rank.phases)),
+            rank.drift,
+        )
+        for rank in found.ranks
+    ]
+    columns = (
+        Column("Rank"),
+        Column("Steps", Kind.NUMBER),
+        Column("Step", Kind.NUMBER, "Median over all steps."),
+        *(Column(CLOCK_PHASES[name].word, Kind.NUMBER, CLOCK_PHASES[name].explanation) for name in names),
+        Column("Drift"),
+    )
+    made = [
+        f"Rank {one.rank} from step {int(one.step):,}: {one.why} ({one.worker})" for one in found.recordings
+    ]
+    return [
+        table("ranks", "Steps by rank: medians, and shares of the steps", columns, rows),
+        lines("recordings", "Recordings", made),
+        lines("notes", "Notes", found.notes),
+    ]
 
 
 def compose(reports: Sequence[pb.Report]) -> Document:

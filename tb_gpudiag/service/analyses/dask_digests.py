@@ -8,8 +8,7 @@ from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from tb_gpudiag.errors import GpudiagError, ProcessFailed, UsageError
-from tb_gpudiag.jobs.ranks.joined import JoinedDigests, join, joined
-from tb_gpudiag.jobs.ranks.members import slim
+from tb_gpudiag.jobs.ranks.members import JoinedDigests, join, joined, slim
 from tb_gpudiag.service.analyses.digests import Digested, digest_apart, outcome
 from tb_gpudiag.trace.files.find import TraceFile
 

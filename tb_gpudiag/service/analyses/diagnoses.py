@@ -168,7 +168,7 @@ def _only_digest(file: TraceFile, progress: Progress) -> tuple[Digest, bool]:
 def _prepared(facts: Facts) -> Mapping[str, Any]:
     """Return the arrays that the page's slices are cut from."""
     from tb_gpudiag.report.slices.memory_history import prepare_memory
-    from tb_gpudiag.report.slices.memory_stacks import prepare_stacks
+    from tb_gpudiag.report.slices.memory_slice import prepare_stacks
     from tb_gpudiag.report.slices.operators.prepare_calls import prepare_calls
     from tb_gpudiag.report.slices.segment_map import prepare_segments
     from tb_gpudiag.report.slices.timeline import prepare_timeline

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tb_gpudiag.service.analyses.diagnoses import AnalyzedTrace, ResultKind
 from tb_gpudiag.service.caches.cache_entry import Unpacked, write_to
-from tb_gpudiag.service.caches.claims import claim_of, known_or_claimed
+from tb_gpudiag.service.caches.claims import claim_of, content_key, fingerprint, known_or_claimed
 from tb_gpudiag.service.caches.shared_cache import SharedCache
-from tb_gpudiag.service.caches.trace_content import content_key, fingerprint
 from tb_gpudiag.trace.files.find import TraceFile
 
 if TYPE_CHECKING:

@@ -129,7 +129,7 @@ class Unpacked:
     summary: Mapping[str, str]
 
     def is_of(self, key: str, fingerprint: str) -> bool:
-        """Return whether the entry was written for the trace with this fingerprint: see trace_content.py."""
+        """Return whether the entry was written for the trace with this fingerprint: see claims.py."""
         return bool(fingerprint) and (self.summary.get("key"), self.summary.get("trace")) == (
             key,
             fingerprint,

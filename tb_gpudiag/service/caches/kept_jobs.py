@@ -17,8 +17,8 @@ from tb_gpudiag.jobs.report.job_view import JobReports
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.service.caches.cache import entry_key
 from tb_gpudiag.service.caches.cache_entry import write_to
+from tb_gpudiag.service.caches.claims import content_key, fingerprint
 from tb_gpudiag.service.caches.shared_cache import SharedCache
-from tb_gpudiag.service.caches.trace_content import content_key, fingerprint
 from tb_gpudiag.trace.files.find import TraceFile
 
 

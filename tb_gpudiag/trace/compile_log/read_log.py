@@ -17,7 +17,11 @@ from dataclasses import dataclass, field, replace
 from typing import IO, Any, Final
 
 from tb_gpudiag.errors import NotATrace, Unreadable
-from tb_gpudiag.trace.compile_log.entry_texts import (
+from tb_gpudiag.trace.compile_log.log import (
+    CompileLog,
+    FailedGuard,
+    LoggedBreak,
+    LoggedCompilation,
     cut,
     failed_guard,
     failed_guards,
@@ -25,7 +29,6 @@ from tb_gpudiag.trace.compile_log.entry_texts import (
     no_graph,
     with_new_values,
 )
-from tb_gpudiag.trace.compile_log.log import CompileLog, FailedGuard, LoggedBreak, LoggedCompilation
 from tb_gpudiag.trace.credentials.removing import cleaned
 from tb_gpudiag.trace.files.opening import open_local
 from tb_gpudiag.vocabulary.patterns import lazy_re

@@ -10,9 +10,8 @@ from typing import Final
 from tb_gpudiag.errors import NotATrace
 from tb_gpudiag.trace.credentials.removing import CredentialFilter
 from tb_gpudiag.trace.files.copying import Write, packing, refuse_same_file, whole_file
-from tb_gpudiag.trace.files.limits import DEFAULT_LIMITS, Limits
-from tb_gpudiag.trace.files.other_recorders import is_pickle, refuse_database
-from tb_gpudiag.trace.files.source import Source
+from tb_gpudiag.trace.files.file_names import is_pickle, refuse_database
+from tb_gpudiag.trace.files.source import DEFAULT_LIMITS, Limits, Source
 from tb_gpudiag.vocabulary.recorded import Credential
 
 _BEFORE_JSON: Final = b"\xef\xbb\xbf \t\r\n\0"

@@ -16,14 +16,15 @@ from tb_gpudiag.trace.files.file_names import (
     ANY_PFTRACE,
     CERTAIN,
     FILES_REMEMBERED,
+    MAGIC,
     Found,
     TraceFile,
+    is_database,
     kind_of,
     trace_file,
 )
 from tb_gpudiag.trace.files.local_search import find_local
 from tb_gpudiag.trace.files.opening import open_local
-from tb_gpudiag.trace.files.other_recorders import MAGIC, is_database
 from tb_gpudiag.trace.files.remote import Version, listed, version
 from tb_gpudiag.trace.files.source import is_remote, unreadable
 from tb_gpudiag.vocabulary.patterns import lazy_re

@@ -17,28 +17,26 @@ from tb_gpudiag.trace.files.file_names import (
     ANY_DATABASE,
     ANY_PFTRACE,
     CERTAIN,
+    DUMP_HEAD_BYTES,
+    EXPORT_HEAD_BYTES,
     FILES_REMEMBERED,
     Found,
     TraceFile,
-    folder_file,
-    kind_of,
-    may_be_trace,
-    trace_file,
-)
-from tb_gpudiag.trace.files.opening import FOLLOW_LINKS, follows_links, is_below, open_local
-from tb_gpudiag.trace.files.other_recorders import (
-    DUMP_HEAD_BYTES,
-    EXPORT_HEAD_BYTES,
     exported_path,
+    folder_file,
     is_dump,
     is_export,
     is_pftrace,
     is_report,
     is_rocprof,
     is_snapshot,
+    kind_of,
+    may_be_trace,
     rank_in,
     report_refused,
+    trace_file,
 )
+from tb_gpudiag.trace.files.opening import FOLLOW_LINKS, follows_links, is_below, open_local
 from tb_gpudiag.trace.files.source import GZIP, GZIP_MAGIC, unreadable
 from tb_gpudiag.trace.memory.memory_viz_page import is_memory_viz_page
 from tb_gpudiag.vocabulary.recorded import FileKind

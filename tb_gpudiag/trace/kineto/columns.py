@@ -16,7 +16,6 @@ from tb_gpudiag.trace.counters import LONGEST_COUNTER_NAME, CounterSamples, Coun
 from tb_gpudiag.trace.events import are_among
 from tb_gpudiag.trace.kineto import kineto
 from tb_gpudiag.trace.kineto.fields import CounterEvent, Fields, all_empty, indices
-from tb_gpudiag.trace.made_parts import encoded
 from tb_gpudiag.trace.trace_parts import (
     EARLIEST_NS,
     LATEST_NS,
@@ -28,6 +27,7 @@ from tb_gpudiag.trace.trace_parts import (
     MemoryColumns,
     SpanColumns,
     TracePart,
+    encoded,
 )
 from tb_gpudiag.vocabulary.collective_kinds import BACK_END_MARK, CALL
 from tb_gpudiag.vocabulary.kernel_names import communicates

@@ -12,13 +12,11 @@ from itertools import chain
 from typing import Final
 
 from tb_gpudiag.trace.files.copying import Write
-from tb_gpudiag.trace.files.limits import DEFAULT_LIMITS, Limits
-from tb_gpudiag.trace.files.other_recorders import refuse_uncopied
-from tb_gpudiag.trace.files.source import Source
+from tb_gpudiag.trace.files.file_names import refuse_uncopied
+from tb_gpudiag.trace.files.source import DEFAULT_LIMITS, Limits, Source
 from tb_gpudiag.trace.kineto.pieces import Salvaged, by_brackets, salvage
 from tb_gpudiag.trace.kineto.plain import is_json
-from tb_gpudiag.trace.kineto.repair import repaired
-from tb_gpudiag.trace.kineto.structure import elements
+from tb_gpudiag.trace.kineto.structure import elements, repaired
 from tb_gpudiag.trace.kineto.top import Stream, TopLevel
 
 Keep = Callable[[bytes], bytes]

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from tb_gpudiag.arrays import NONE, Bool, Float64, Int64
 from tb_gpudiag.trace.kineto import kineto
 from tb_gpudiag.trace.kineto.fields import CounterEvent, Fields
-from tb_gpudiag.trace.kineto.repair import has_lone_surrogate
+from tb_gpudiag.trace.kineto.structure import has_lone_surrogate
 from tb_gpudiag.vocabulary.patterns import lazy_re
 
 _NUMERAL: Final = lazy_re(r"[ ]*-?[0-9]{1,400}(?:\.[0-9]{1,400})?(?:[eE][-+]?[0-9]{1,4})?[ ]*")

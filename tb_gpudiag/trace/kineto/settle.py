@@ -12,11 +12,10 @@ from dataclasses import replace
 from typing import Final
 
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.trace.files.limits import Limits
+from tb_gpudiag.trace.files.source import Limits
 from tb_gpudiag.trace.kineto.parser import Parser
 from tb_gpudiag.trace.kineto.pieces import Salvaged, by_brackets, salvage
-from tb_gpudiag.trace.kineto.repair import repaired
-from tb_gpudiag.trace.kineto.structure import elements
+from tb_gpudiag.trace.kineto.structure import elements, repaired
 from tb_gpudiag.trace.kineto.top import too_deep
 from tb_gpudiag.trace.trace_parts import TracePart
 

@@ -10,10 +10,9 @@ import numpy as np
 
 from tb_gpudiag.errors import NotATrace, TooDeep
 from tb_gpudiag.trace.credentials.removing import without_credentials
-from tb_gpudiag.trace.files.limits import Limits
+from tb_gpudiag.trace.files.source import Limits
 from tb_gpudiag.trace.kineto import kineto
-from tb_gpudiag.trace.kineto.repair import repaired
-from tb_gpudiag.trace.kineto.structure import BracketScanner, unescaped_quotes
+from tb_gpudiag.trace.kineto.structure import BracketScanner, repaired, unescaped_quotes
 from tb_gpudiag.vocabulary.patterns import lazy_re
 
 _SPACE: Final = lazy_re(rb"[ \t\r\n\x00,]*")

@@ -17,7 +17,7 @@ from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.errors import NotATrace
 from tb_gpudiag.trace.events import MemoryEvents, Metadata, Trace
 from tb_gpudiag.trace.kept_rows import note_of, reach, settled
-from tb_gpudiag.trace.memory.snapshot_marks import spans
+from tb_gpudiag.trace.memory.snapshot_history import spans
 from tb_gpudiag.trace.trace_parts import MOST_BYTES
 from tb_gpudiag.vocabulary.recorded import DeviceType, MemoryAction, MemoryPurpose
 

@@ -21,17 +21,19 @@ from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, UInt8
 from tb_gpudiag.errors import NotATrace
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import MemoryEvents, Metadata, Segments, Trace
-from tb_gpudiag.trace.files.limits import Limits
+from tb_gpudiag.trace.files.source import Limits
 from tb_gpudiag.trace.kept_rows import MOST_DEVICES, note_of, reach, settled
 from tb_gpudiag.trace.kept_rows import within as within_times
 from tb_gpudiag.trace.memory.snapshot_history import (
     AllocatorHistory,
+    Mark,
     PlainEntries,
     TableEntries,
+    marks,
     no_history,
     read_history,
+    spans,
 )
-from tb_gpudiag.trace.memory.snapshot_marks import Mark, marks, spans
 from tb_gpudiag.trace.memory.snapshot_pickle import check_containers, count_of, load_plain
 from tb_gpudiag.trace.memory.snapshot_segments import read_segments
 from tb_gpudiag.trace.memory.snapshot_stacks import SnapshotStacks

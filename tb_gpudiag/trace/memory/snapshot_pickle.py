@@ -20,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 
 from tb_gpudiag.errors import NotATrace, TooLarge, TraceError, Unsafe
-from tb_gpudiag.trace.files.limits import Limits
+from tb_gpudiag.trace.files.source import Limits
 from tb_gpudiag.vocabulary.patterns import lazy_re
 
 _REMEDY: Final = "name a file that torch.cuda.memory._dump_snapshot wrote"

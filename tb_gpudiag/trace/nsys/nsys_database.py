@@ -8,17 +8,17 @@ import os
 import sqlite3
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
 
-from tb_gpudiag.arrays import Int64
+from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.errors import NotATrace, TooLarge, TraceError, Unreadable
-from tb_gpudiag.trace.files.limits import Limits
-from tb_gpudiag.trace.trace_parts import LONGEST_NAME
+from tb_gpudiag.trace.files.source import Limits
+from tb_gpudiag.trace.trace_parts import ID_BITS, LONGEST_NAME, texts_of
 
 MISSING: Final = -(2**63)
 """Value of a number that the table does not have. Times may be negative, so -1 is one."""
@@ -248,3 +248,40 @@ def _may(action: int, _first: str | None, second: str | None, _base: str | None,
         action == sqlite3.SQLITE_FUNCTION and second in _FUNCTIONS
     )
     return sqlite3.SQLITE_OK if allowed and inner is None else sqlite3.SQLITE_DENY
+
+
+_UNNAMED: Final = "[unnamed]"
+# Correlations count the calls of one process.
+_CORRELATION_BITS: Final = 40
+
+
+class Processes:
+    """Numbers the processes of a report in the order in which they appear. Ids are CUPTI's per process."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, int] = {}
+
+    def number(self, global_id: Int64) -> Int64:
+        """Return the number of each process, from the global id of the process or of a thread of it.
+
+        In old versions, GPU work has no global id: it belongs to the first process.
+        """
+        ids, own = np.unique(global_id >> ID_BITS, return_inverse=True)
+        numbers = [
+            0 if i == MISSING >> ID_BITS else self._known.setdefault(i, len(self._known))
+            for i in ids.tolist()
+        ]
+        return np.array(numbers, np.int64)[own]
+
+    def correlation(self, global_id: Int64, correlation: Int64) -> Int64:
+        """Return correlations that differ between processes; NONE where a row has none."""
+        known = (correlation > 0) & (correlation < 1 << _CORRELATION_BITS)
+        return np.where(
+            known, (self.number(global_id) << _CORRELATION_BITS) | np.where(known, correlation, 0), NONE
+        )
+
+
+def named(database: Database, ids: Int64, shown: Callable[[str], str] = str) -> pa.DictionaryArray:
+    """Return the texts with these ids. shown: changes each text."""
+    known = database.strings(ids)
+    return texts_of(ids, lambda i: shown(known.get(i) or _UNNAMED))

@@ -11,10 +11,20 @@ import pyarrow as pa
 
 from tb_gpudiag.arrays import NONE, Float32, Int32, Int64, rows_with
 from tb_gpudiag.trace.counters import CounterSamples, CounterSeries
-from tb_gpudiag.trace.made_parts import counter_part, gpu_threads, memory_part, part, small, texts_of
-from tb_gpudiag.trace.nsys.nsys_database import MISSING, Database, Rows
-from tb_gpudiag.trace.nsys.nsys_names import Processes, named
-from tb_gpudiag.trace.trace_parts import EARLIEST_NS, LATEST_NS, MOST_BYTES, MemoryColumns, TracePart
+from tb_gpudiag.trace.nsys.nsys_database import MISSING, Database, Processes, Rows, named
+from tb_gpudiag.trace.trace_parts import (
+    EARLIEST_NS,
+    LATEST_NS,
+    MOST_BYTES,
+    MemoryColumns,
+    TracePart,
+    counter_part,
+    gpu_threads,
+    memory_part,
+    part,
+    small,
+    texts_of,
+)
 from tb_gpudiag.vocabulary.kernel_names import WHOLE_GRAPH_NAME
 from tb_gpudiag.vocabulary.patterns import lazy_re
 from tb_gpudiag.vocabulary.recorded import Category, DeviceType

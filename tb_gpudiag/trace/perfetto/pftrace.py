@@ -17,24 +17,24 @@ from tb_gpudiag.errors import NotATrace
 from tb_gpudiag.trace.assemble import Assembly
 from tb_gpudiag.trace.credentials.credential_search import CredentialSearch
 from tb_gpudiag.trace.events import Metadata, Trace
-from tb_gpudiag.trace.files.whole_file import whole_file
+from tb_gpudiag.trace.files.source import whole_file
 from tb_gpudiag.trace.kineto import kineto
 from tb_gpudiag.trace.kineto.columns import part_of
 from tb_gpudiag.trace.kineto.fields import CounterEvent, Fields
 from tb_gpudiag.trace.kineto.plain import integer_of
-from tb_gpudiag.trace.made_parts import encoded, one_text
-from tb_gpudiag.trace.perfetto.gpu_stages import read_counters, read_stages
-from tb_gpudiag.trace.perfetto.packet_columns import (
+from tb_gpudiag.trace.perfetto.packets import (
     SYNC_KEY,
     ArgumentColumn,
     Arguments,
     CounterValues,
+    Packets,
     PacketSpans,
+    Track,
     codes_of,
     replaced,
 )
-from tb_gpudiag.trace.perfetto.packets import Packets, Track
-from tb_gpudiag.trace.perfetto.track_slices import read_slices
+from tb_gpudiag.trace.perfetto.pftrace_events import read_counters, read_slices, read_stages
+from tb_gpudiag.trace.trace_parts import encoded, one_text
 from tb_gpudiag.vocabulary.recorded import GPU_WORK_CATEGORIES, HOST_CATEGORIES
 
 NOTE: Final = "a binary trace of Perfetto: torch writes no allocations and no GPU's name into it"

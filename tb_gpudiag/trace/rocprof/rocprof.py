@@ -26,11 +26,20 @@ from tb_gpudiag.errors import NotATrace
 from tb_gpudiag.trace.assemble import Assembly
 from tb_gpudiag.trace.credentials.credential_search import CredentialSearch
 from tb_gpudiag.trace.events import Metadata, Trace
-from tb_gpudiag.trace.files.whole_file import whole_file
+from tb_gpudiag.trace.files.source import whole_file
 from tb_gpudiag.trace.launched import RANK, WORLD_SIZE, distributed
-from tb_gpudiag.trace.made_parts import ID_BITS, gpu_threads, host_part, part, small, texts_of
 from tb_gpudiag.trace.ranges import StepRanges, parsed_ranges
-from tb_gpudiag.trace.trace_parts import LONGEST_NAME, MOST_BYTES, TracePart
+from tb_gpudiag.trace.trace_parts import (
+    ID_BITS,
+    LONGEST_NAME,
+    MOST_BYTES,
+    TracePart,
+    gpu_threads,
+    host_part,
+    part,
+    small,
+    texts_of,
+)
 from tb_gpudiag.vocabulary.recorded import Category
 
 # Arrow's offsets have 32 bits.

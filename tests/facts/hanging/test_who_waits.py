@@ -9,8 +9,14 @@ from typing import Any
 import pytest
 
 from tb_gpudiag.facts.hanging.who_waits import Hang, HangReason, find_hang
-from tb_gpudiag.trace.flight_recorder.dump import FlightDump, Operation, ProcessGroup, Progress, Signature
-from tb_gpudiag.trace.flight_recorder.read_dump import read_dumps
+from tb_gpudiag.trace.flight_recorder.read_dump import (
+    FlightDump,
+    Operation,
+    ProcessGroup,
+    Progress,
+    Signature,
+    read_dumps,
+)
 from tests.trace.flight_recorder.dumps import WORLD, entry, write
 
 DONE = [entry("all_reduce", 1), entry("all_gather", 2)]

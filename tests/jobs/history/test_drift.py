@@ -146,7 +146,7 @@ def test_recordings_without_a_time_do_not_drift() -> None:
 @pytest.mark.slow
 def test_many_recordings_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert MOST_FLOORS <= 2000
-    monkeypatch.setattr("tb_gpudiag.jobs.history.drift.MOST_FLOORS", 40)
+    monkeypatch.setattr("tb_gpudiag.jobs.history.recordings.MOST_FLOORS", 40)
     sizes = GB + MB * np.arange(50.0)
     (found,) = drifts([[int(size), int(size)] for size in sizes])
     assert found.points == 40

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tb_gpudiag.jobs.ranks.joined import join, joined
-from tb_gpudiag.jobs.ranks.members import slim
+from tb_gpudiag.jobs.ranks.members import join, joined, slim
 from tb_gpudiag.jobs.report.job_report import build_jobs
 from tests.jobs.ranks.stage import job
 

@@ -16,7 +16,7 @@ from tb_gpudiag.errors import NothingToRead, UsageError
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.arrow.arrow_columns import numbers
-from tb_gpudiag.report.arrow.described import TABLES
+from tb_gpudiag.report.arrow.sql_query import TABLES
 from tb_gpudiag.report.arrow.trace_tables import Tables
 from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.report.diagnosis import read_facts

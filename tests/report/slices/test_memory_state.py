@@ -13,8 +13,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.memory_messages import memory_messages
 from tb_gpudiag.report.slices import memory_slice
 from tb_gpudiag.report.slices.memory_history import prepare_memory
-from tb_gpudiag.report.slices.memory_slice import slice_memory, slice_memory_state
-from tb_gpudiag.report.slices.memory_stacks import prepare_stacks
+from tb_gpudiag.report.slices.memory_slice import prepare_stacks, slice_memory, slice_memory_state
 from tb_gpudiag.report.slices.prepared import Prepared
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder, TraceBuilder

@@ -11,7 +11,7 @@ from tb_gpudiag.errors import UsageError
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.memory_history import prepare_memory
-from tb_gpudiag.report.slices.memory_stacks import prepare_stacks
+from tb_gpudiag.report.slices.memory_slice import prepare_stacks
 from tb_gpudiag.report.slices.prepared import Prepared
 from tb_gpudiag.report.slices.segment_map import prepare_segments, slice_segments
 from tb_gpudiag.trace.read import read_trace

@@ -72,7 +72,7 @@ def test_what_is_not_given_has_a_default() -> None:
 
 def test_words_are_those_that_builders_know() -> None:
     from tb_gpudiag.report.slices.operators.call_groups import KINDS
-    from tb_gpudiag.report.slices.timeline_search import KINDS as SEARCHED_KINDS
+    from tb_gpudiag.report.slices.timeline_range import KINDS as SEARCHED_KINDS
 
     assert tuple(KINDS) == CALL_KINDS
     assert tuple(SEARCHED_KINDS) == SEARCHED

@@ -13,8 +13,7 @@ from tb_gpudiag.report.slices.prepared import Prepared
 from tb_gpudiag.report.slices.timeline import prepare_timeline
 from tb_gpudiag.report.slices.timeline_chains import gap_chain
 from tb_gpudiag.report.slices.timeline_events import event_at, event_details
-from tb_gpudiag.report.slices.timeline_range import range_statistics
-from tb_gpudiag.report.slices.timeline_search import find_events
+from tb_gpudiag.report.slices.timeline_range import find_events, range_statistics
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import TraceBuilder
 

@@ -11,9 +11,8 @@ import pytest
 
 from tb_gpudiag.errors import NotATrace, NothingToRead, TooLarge, TraceError, Unsafe, UsageError
 from tb_gpudiag.trace.flight_recorder import read_dump as reader
-from tb_gpudiag.trace.flight_recorder.dump import Progress
 from tb_gpudiag.trace.flight_recorder.plain_pickle import plain_data
-from tb_gpudiag.trace.flight_recorder.read_dump import read_dump, read_dumps
+from tb_gpudiag.trace.flight_recorder.read_dump import Progress, read_dump, read_dumps
 from tests.some_values import slow
 from tests.trace.flight_recorder.dumps import WORLD, entry, write
 from tests.trace.hostile_values import hostile_values

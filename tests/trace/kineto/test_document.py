@@ -10,7 +10,7 @@ import pytest
 
 from tb_gpudiag.errors import EmptyFile, NotATrace, TooDeep, TraceError
 from tb_gpudiag.trace.files.find import find_traces
-from tb_gpudiag.trace.files.limits import Limits
+from tb_gpudiag.trace.files.source import Limits
 from tb_gpudiag.trace.read import read_trace
 from tests.trace.support import document, names, read_bytes, rows, span
 from tests.with_each import with_each

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tb_gpudiag.trace.files.limits import Limits
+from tb_gpudiag.trace.files.source import Limits
 from tb_gpudiag.trace.trace_parts import LONGEST_NS
 from tests.trace.support import document, memory_rows, nanoseconds, read_bytes, rows, slow_read, span
 from tests.with_each import with_each

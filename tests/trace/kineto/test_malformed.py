@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tb_gpudiag.errors import TraceError
-from tb_gpudiag.trace.files.limits import Limits
-from tb_gpudiag.trace.kineto.repair import repaired
+from tb_gpudiag.trace.files.source import Limits
+from tb_gpudiag.trace.kineto.structure import repaired
 from tests.trace.support import document, names, read_bytes, span
 from tests.with_each import with_each
 

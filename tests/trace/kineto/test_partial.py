@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tb_gpudiag.errors import EmptyFile, NotATrace
-from tb_gpudiag.trace.files.limits import Limits
+from tb_gpudiag.trace.files.source import Limits
 from tb_gpudiag.trace.read import WRITING_GRACE_S, read_trace
 from tests.trace.support import LONG_AGO_S, document, names, read_bytes, span
 from tests.with_each import with_each

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tb_gpudiag.trace.assemble import Assembly
 from tb_gpudiag.trace.credentials.removing import CredentialFilter
 from tb_gpudiag.trace.events import Metadata
-from tb_gpudiag.trace.files.limits import Limits
+from tb_gpudiag.trace.files.source import Limits
 from tb_gpudiag.trace.kineto import parser as parsing
 from tb_gpudiag.trace.kineto import scanned
 from tb_gpudiag.trace.kineto.columns import part_of

@@ -13,7 +13,7 @@ import pytest
 
 from tb_gpudiag.errors import NotATrace, TooLarge, Unsafe
 from tb_gpudiag.trace.files.find import find_traces
-from tb_gpudiag.trace.files.limits import Limits
+from tb_gpudiag.trace.files.source import Limits
 from tb_gpudiag.trace.memory.memory_viz_page import is_memory_viz_page, pickle_of_page
 from tb_gpudiag.trace.memory.snapshot_pickle import load_plain
 from tb_gpudiag.trace.read import read_trace

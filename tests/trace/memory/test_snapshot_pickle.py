@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tb_gpudiag.errors import NotATrace, TooLarge, TraceError, Unsafe
-from tb_gpudiag.trace.files.limits import Limits
+from tb_gpudiag.trace.files.source import Limits
 from tb_gpudiag.trace.memory.snapshot_pickle import load_plain
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tb_gpudiag.errors import NotATrace, TooLarge, TraceError, Unreadable
-from tb_gpudiag.trace.files.limits import Limits
-from tb_gpudiag.trace.nsys import nsys_database, nsys_stacks
+from tb_gpudiag.trace.files.source import Limits
+from tb_gpudiag.trace.nsys import nsys_calls, nsys_database
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.vocabulary.recorded import Category
 from tests.builder.nsys import Export
@@ -177,7 +177,7 @@ def test_nothing_is_written(tmp_path: Path) -> None:
 
 def test_stacks_of_long_names_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each stack has all frames of the one before it: texts of all of them would have gigabytes."""
-    monkeypatch.setattr(nsys_stacks, "_MOST_CHARACTERS", 200_000)
+    monkeypatch.setattr(nsys_calls, "_MOST_CHARACTERS", 200_000)
     export = small()
     for number in range(1, 6):
         for depth in range(128):

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from tb_gpudiag.errors import NotATrace, TooLarge
 from tb_gpudiag.trace.events import Trace
+from tb_gpudiag.trace.files.file_names import is_pftrace
 from tb_gpudiag.trace.files.find import find_traces
-from tb_gpudiag.trace.files.other_recorders import is_pftrace
 from tb_gpudiag.trace.perfetto import pftrace
 from tb_gpudiag.trace.perfetto.messages import Messages, Wire
 from tb_gpudiag.trace.read import read_trace

@@ -1,4 +1,4 @@
-// Search in the events of a file. The same as timeline_search.py.
+// Search in the events of a file. The same as timeline_range.py.
 
 import type { Matches } from "../report";
 import { eventAt, textOf, type FileEvents } from "./events";

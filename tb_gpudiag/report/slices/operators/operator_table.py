@@ -18,6 +18,8 @@ from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.operators.call_groups import (
     OUTSIDE,
+    CallData,
+    Floats,
     cell_keys,
     cell_operators,
     matching,
@@ -26,7 +28,6 @@ from tb_gpudiag.report.slices.operators.call_groups import (
     node_keys,
     short_stack,
 )
-from tb_gpudiag.report.slices.operators.call_weights import CallData, Floats
 from tb_gpudiag.report.slices.parameters import WantedRows
 from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic, Family

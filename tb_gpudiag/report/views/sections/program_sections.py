@@ -14,7 +14,7 @@ from tb_gpudiag.report.views.document import (
     numbers,
     table_of,
 )
-from tb_gpudiag.report.views.sections.place_text import code_place
+from tb_gpudiag.report.views.sections.finding_sections import code_place
 from tb_gpudiag.wording.format import count, cut_middle, in_quotes
 from tb_gpudiag.wording.quantity import duration, number, share_of
 from tb_gpudiag.wording.vocabulary import ENGINE_KINDS, term

@@ -19,7 +19,7 @@ from tb_gpudiag.report.views.document import (
     numbers,
     table_of,
 )
-from tb_gpudiag.report.views.sections.place_text import full_place
+from tb_gpudiag.report.views.sections.finding_sections import full_place
 from tb_gpudiag.wording.format import count, in_quotes, share, time_us
 from tb_gpudiag.wording.quantity import bandwidth, duration, number, share_of, size, throughput
 from tb_gpudiag.wording.vocabulary import (

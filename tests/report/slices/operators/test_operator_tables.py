@@ -8,11 +8,9 @@ import pytest
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.slices.operators.call_details import slice_call_details
-from tb_gpudiag.report.slices.operators.call_tree_slice import slice_call_tree
+from tb_gpudiag.report.slices.operators.call_details import slice_call_details, slice_call_tree
 from tb_gpudiag.report.slices.operators.operator_table import slice_kernels, slice_operators
-from tb_gpudiag.report.slices.operators.prepare_calls import prepare_calls
-from tb_gpudiag.report.slices.operators.roofline_plot import slice_roofline
+from tb_gpudiag.report.slices.operators.prepare_calls import prepare_calls, slice_roofline
 from tb_gpudiag.report.slices.parameters import WantedRows
 from tb_gpudiag.report.slices.prepared import Prepared
 from tb_gpudiag.report.slices.timeline import prepare_timeline
