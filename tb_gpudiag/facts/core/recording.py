@@ -154,7 +154,8 @@ def operator_numbers(events: Events) -> OperatorNumbers:
 
 def longest_silence(events: Events, recording: Window) -> Window:
     """Return the longest stretch of the recording in which no span of any thread or GPU begins or ends."""
-    times = np.unique(np.r_[recording.start_ns, events.start_ns, events.end_ns, recording.end_ns])
+    times = np.r_[recording.start_ns, events.start_ns, events.end_ns, recording.end_ns]
+    times.sort(kind="stable")  # fast for values that are nearly in order
     times = times[recording.contains(times) | (times == recording.end_ns)]
     length_ns = np.diff(times, append=times[-1])
     longest = int(length_ns.argmax())

@@ -29,7 +29,7 @@ def simulate(
     """
     run = _Run(calls, streams, between, inside, target)
     run.all()
-    return np.array(run.begun, np.int64), np.array(run.ends, np.int64)
+    return np.array(run.begun, np.int64), np.array(run.ends[:NONE], np.int64)
 
 
 class _Run:
@@ -37,11 +37,10 @@ class _Run:
 
     def __init__(self, calls: Calls, streams: Streams, between: Int64, inside: Int64, target: Int64) -> None:
         waits_for = np.where(target == NONE, NONE, streams.call[target] if len(streams.call) else NONE)
-        self._between: list[int] = between.tolist()
-        self._inside: list[int] = inside.tolist()
-        self._target: list[int] = target.tolist()
+        full_queue_target, self._full_queue_call = calls.full_queue
+        columns = between.tolist(), inside.tolist(), target.tolist(), full_queue_target
+        self._calls: list[tuple[int, int, int, int]] = list(zip(*columns, strict=True))
         self._waits_for: list[int] = waits_for.tolist()
-        self._full_queue_target, self._full_queue_call = calls.full_queue
         self._lines = streams.lines
         self._done = [0] * len(self._lines)  # work of each stream that has been run
         # The call of each stream's next work, and the stream: of many streams, few have work to run.
@@ -50,7 +49,7 @@ class _Run:
         self._now = int(calls.start_ns[0]) - int(between[0]) if len(between) else 0
         self._returned = [0] * len(between)
         self.begun = [0] * len(between)
-        self.ends = [NEVER] * len(streams.call)
+        self.ends = [NEVER] * (len(streams.call) + 1)  # the last one is that of NONE
 
     def all(self) -> None:
         """Run stretches of calls in which none waits for work that the same stretch launched, and the calls
@@ -70,21 +69,24 @@ class _Run:
             first = end
 
     def _run_alone(self, one: int) -> None:
-        self.begun[one] = self._now + self._between[one]
-        self._returned[one] = self.begun[one] + self._inside[one]
+        between_ns, inside_ns, target, _ = self._calls[one]
+        self.begun[one] = self._now + between_ns
+        self._returned[one] = self.begun[one] + inside_ns
         self._run_work(one + 1)
-        self._returned[one] = max(self.begun[one], self.ends[self._target[one]]) + self._inside[one]
+        self._returned[one] = max(self.begun[one], self.ends[target]) + inside_ns
 
     def _run_calls(self, first: int, end: int) -> None:
-        ends, now = self.ends, self._now
+        begun, returned, ends, now = self.begun, self._returned, self.ends, self._now
         for one in range(first, end):
-            self.begun[one] = now = now + self._between[one]
-            if self._target[one] != NONE:
-                now = max(now, ends[self._target[one]])
-            if self._full_queue_target[one] != NONE:
-                now = max(now, ends[self._full_queue_target[one]])
-            now += self._inside[one]
-            self._returned[one] = now
+            between_ns, inside_ns, target, full_queue_target = self._calls[one]
+            now += between_ns
+            begun[one] = now
+            if ends[target] > now:
+                now = ends[target]
+            if ends[full_queue_target] > now:
+                now = ends[full_queue_target]
+            now += inside_ns
+            returned[one] = now
 
     def _run_work(self, end: int) -> None:
         """Run the work of calls before `end`, stream by stream, until the times of all streams agree."""
@@ -114,7 +116,7 @@ class _Run:
             end_ns += turnaround_ns
             if start_ns > end_ns:
                 end_ns = start_ns
-            if other != NONE and ends[other] + handshake_ns > end_ns:
+            if ends[other] + handshake_ns > end_ns:
                 end_ns = ends[other] + handshake_ns
             end_ns += duration_ns
             if end_ns != ends[index]:
