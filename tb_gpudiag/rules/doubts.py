@@ -1,22 +1,22 @@
 """What makes a recording say less about the job than it seems to: one list. Each doubt says when it holds,
-which rules and limiters it touches, and what it does to them. Severity, promises and the verdict read it.
+which rules it touches, and what it does to them. Severity, promises and the verdict read it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from dataclasses import replace
 
 from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.places import by_operator
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.waiting.compilation import compiled_functions
 from tb_gpudiag.facts.waiting.gpu_use import GpuUse
 from tb_gpudiag.facts.waiting.interruptions import FAR_LONGER
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.answer import CannotTell, Finding, Severity
 from tb_gpudiag.rules.rule import LEAST_ERROR_NS, AnyRule
 from tb_gpudiag.rules.shared.first_run_words import first_run_sentence
-from tb_gpudiag.rules.shared.lost_time import MOSTLY_UNSEEN, lost_time
+from tb_gpudiag.rules.shared.lost_time import Lost, lost_time
 from tb_gpudiag.rules.shared.odd_recordings import (
     MOSTLY_LOADING,
     capture_ns,
@@ -29,18 +29,16 @@ from tb_gpudiag.rules.shared.odd_recordings import (
     nothing_of_the_job,
     thinned_sentence,
 )
-from tb_gpudiag.rules.shared.recording_advice import SEVERAL_STEPS, little_work
-from tb_gpudiag.rules.shared.server_recording import of_one_step, one_replayed_step, one_step_sentence
+from tb_gpudiag.rules.shared.recording_advice import little_work, record_again
+from tb_gpudiag.rules.shared.server_recording import of_one_step, one_replayed_step
 from tb_gpudiag.rules.shared.slowed_recording import (
     behind_blocking,
-    gpu_keeps_busy,
     host_likely_limits,
     host_may_keep_up,
     without_promise,
 )
-from tb_gpudiag.rules.shared.verdict_sentences import FOR_ENGINE
+from tb_gpudiag.rules.shared.verdict_sentences import Said
 from tb_gpudiag.rules.shared.verdict_shares import COMPUTE_SHARE
-from tb_gpudiag.rules.shared.window_parts import WindowParts
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import in_quotes, share, time_ns
 
@@ -54,9 +52,6 @@ ABOUT_THE_JOB = ABOUT_TIME | {"memory"}
 
 HOST_SPEED = frozenset({"launch", "python"})
 """Topics of rules about the host's own work between and in launches, which recording makes slower."""
-
-Said = tuple[str, str]
-"""A verdict's limiter and the sentence about it."""
 
 
 @dataclass(frozen=True)
@@ -125,10 +120,29 @@ def _of_unseen_gpu(what: str, use: GpuUse, facts: Facts) -> Said:
         said = f"{what} The host does not wait for it: reads of its values return at once. "
         said += f"The main thread spent {share(loading)} of its time loading data, which limits the job."
         return "input", said
-    said = f"{what.removesuffix('.')}, so this report cannot say what limits the job."
-    if loading >= MOSTLY_LOADING:
-        said += f" The main thread spent {share(loading)} of its time loading data."
-    return "unknown", said
+    most = [("loading data", loading)] if loading >= MOSTLY_LOADING else _largest_operator(facts, lost)
+    where = "".join(f" The main thread spent {share(took)} of its time {doing}." for doing, took in most)
+    return "unknown", f"{what.removesuffix('.')}, so this report cannot say what limits the job.{where}"
+
+
+def _largest_operator(facts: Facts, lost: Lost) -> list[tuple[str, float]]:
+    """Return in which operator the main thread was longest, and its share of the time; nothing if that is
+    little. A GPU that was not recorded does not make this less true."""
+    ranked = [(name, lost.share(ns)) for name, ns in by_operator(facts.host, lost.event, lost.length_ns)[:1]]
+    return [(f"in {in_quotes(name, 80)}", took) for name, took in ranked if took >= levels.LARGE]
+
+
+def _of_first_batch(finding: Finding, _facts: Facts) -> Finding:
+    """Return a finding about the first batch of an iterator, for one step: later ones may be loaded ahead,
+    and nothing shows whether they are."""
+    return replace(
+        finding,
+        summary="The recording fetches for one step, the first batch of a new iterator. Nothing loads it "
+        "ahead, so its wait comes once per epoch, and nothing here shows how long later batches take.",
+        fix=record_again("Record several batches of one iterator, to see whether loading keeps up."),
+        removable=None,
+        records_again=True,
+    )
 
 
 def _unread(facts: Facts) -> str:
@@ -310,135 +324,12 @@ DOUBTS: Sequence[Doubt] = (
         at_most=Severity.INFO,
     ),
     Doubt(one_replayed_step, touches=HOST_SPEED, at_most=Severity.INFO, finding=of_one_step),
+    Doubt(
+        lambda facts: facts.only_first_batch,
+        touches=frozenset({"input"}),
+        at_most=Severity.INFO,
+        finding=_of_first_batch,
+    ),
     # Where computing limits the job, the host's speed is a hint: recording slows the host as much.
     Doubt(lambda facts: _computing_share(facts) >= COMPUTE_SHARE, touches=HOST_SPEED, at_most=Severity.INFO),
-)
-
-
-class Judged(NamedTuple):
-    """What a verdict is about to say of a device's step window.
-
-    unseen_ns: what the host did and the trace does not show; between_launches_ns: of that, between launches
-    that follow one another quickly; in_range: the range of the user's own that has most of it.
-    """
-
-    facts: Facts
-    parts: WindowParts
-    unseen_ns: int
-    between_launches_ns: int
-    in_range: str
-
-    @property
-    def host_ns(self) -> int:
-        return self.parts.by_limiter["host"]
-
-    def share(self, nanoseconds: int) -> str:
-        return share(nanoseconds, self.parts.window_ns)
-
-
-@dataclass(frozen=True)
-class LimiterDoubt:
-    """Why the largest part may not be what limits the job.
-
-    limiters: of which this is asked. says: the limiter and the sentence instead of what would be said.
-    """
-
-    limiters: frozenset[str]
-    holds: Callable[[Judged], object]
-    says: Callable[[Judged, Said], Said]
-
-
-def doubted(judged: Judged, said: Said) -> Said:
-    """Return what can be said after all doubts about the limiter."""
-    for doubt in LIMITER_DOUBTS:
-        if said[0] in doubt.limiters and doubt.holds(judged):
-            said = doubt.says(judged, said)
-    return said
-
-
-def _unseen_limiter(judged: Judged, _said: Said) -> Said:
-    unseen, operators = judged.share(judged.unseen_ns), judged.facts.recorded.operators
-    how = "with_stack=True" if operators else "ProfilerActivity.CPU as well"
-    said = f"It waited {unseen} of the time while the host did something that this trace does not show"
-    if judged.parts.computing_ns >= levels.HALF * judged.parts.window_ns:
-        return "compute", f"Computing takes most of the time. {said}. Record with {how} to see what."
-    if judged.in_range and operators:
-        said += f", most of it in {in_quotes(judged.in_range, 80)}."
-        limits = "The host's own work there limits this job."
-        return "python", f"{said} {limits} Record with with_stack=True to see what it is."
-    # A host that does nothing else launches every few tens of microseconds, of which the call takes a part.
-    if not operators and 2 * judged.between_launches_ns >= judged.unseen_ns:
-        said += ", mostly between launches that soon follow one another"
-        limits = "launching many small kernels probably limits this job."
-        return "launch", f"{said}: {limits} Record with {how} to be sure."
-    return "unknown", f"{said}. Record with {how} to see what."
-
-
-def _of_slowed(judged: Judged, said: Said) -> Said:
-    """What to say where recording may be why the GPU waits for the host."""
-    facts, (limiter, sentence) = judged.facts, said
-    if limiter != "unknown" and host_likely_limits(facts):
-        return limiter, sentence.replace("limits this job", "probably limits this job")
-    waited = f"In the recording, it waited for the host {judged.share(judged.host_ns)} of the time."
-    return ("compute" if gpu_keeps_busy(facts) else "unknown"), waited
-
-
-def _compiles_once(judged: Judged) -> bool:
-    facts = judged.facts
-    functions = compiled_functions(facts.host, facts.steps, facts.host_window)
-    return len(facts.steps) < SEVERAL_STEPS and not any(function.before > 0 for function in functions)
-
-
-def _only_step_of_server(judged: Judged) -> bool:
-    most_ns = max(judged.parts.by_limiter.values())
-    return judged.host_ns == most_ns and one_replayed_step(judged.facts)
-
-
-_OF_HOST = frozenset({"launch", "python", "mixed", "unknown"})
-
-LIMITER_DOUBTS: Sequence[LimiterDoubt] = (
-    LimiterDoubt(
-        frozenset({"initialization"}),
-        lambda _: True,
-        lambda judged, _: ("initialization", first_run_sentence(judged.facts)),
-    ),
-    LimiterDoubt(
-        frozenset({"requests"}),
-        lambda judged: judged.facts.request_waits.for_engine,
-        lambda judged, _: ("unknown", FOR_ENGINE.format(all_requests=judged.share(judged.parts.requests_ns))),
-    ),
-    LimiterDoubt(
-        frozenset({"input"}),
-        lambda judged: judged.facts.only_first_batch,
-        lambda judged, _: (
-            "unknown",
-            f"It waited {judged.share(judged.parts.input_ns)} of the time for the first batch of a new "
-            "iterator, which nothing loads ahead: once per epoch. Record several steps of one iterator.",
-        ),
-    ),
-    LimiterDoubt(
-        frozenset({"launch", "python"}),
-        lambda judged: judged.unseen_ns >= MOSTLY_UNSEEN * judged.host_ns,
-        _unseen_limiter,
-    ),
-    LimiterDoubt(
-        frozenset({"compile"}),
-        _compiles_once,
-        lambda judged, _: (
-            "initialization",
-            f"It waited {judged.share(judged.host_ns)} of the time for the host, most of it for compiling or "
-            "loading code. In a recording without several steps nothing shows that this recurs. Record again "
-            "after a few warm-up steps.",
-        ),
-    ),
-    LimiterDoubt(
-        _OF_HOST | {"compile"},
-        _only_step_of_server,
-        lambda judged, _: (
-            "unknown",
-            f"It waited for the host {judged.share(judged.host_ns)} of the time. "
-            f"{one_step_sentence(judged.facts)}",
-        ),
-    ),
-    LimiterDoubt(_OF_HOST, lambda judged: host_may_keep_up(judged.facts), _of_slowed),
 )

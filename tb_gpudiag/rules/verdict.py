@@ -11,7 +11,8 @@ from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.rules.doubts import Judged, doubted, nothing_limits, sentences_before
+from tb_gpudiag.rules.doubts import nothing_limits, sentences_before
+from tb_gpudiag.rules.limiter_doubts import Judged, doubted
 from tb_gpudiag.rules.outcome import RuleFinding
 from tb_gpudiag.rules.rule import AnyRule
 from tb_gpudiag.rules.shared.cpu_verdict import cpu_verdict

@@ -23,7 +23,6 @@ from tb_gpudiag.rules.shared.host_task_fixes import (
     oversubscribed_sentence,
 )
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, host_time, lost_time, places
-from tb_gpudiag.rules.shared.recording_advice import record_again
 from tb_gpudiag.rules.shared.slowed_recording import least_unrecorded_share, with_recording_overhead
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.torch_frames import MULTI_PROCESS_ITERATOR, SINGLE_PROCESS_ITERATOR
@@ -97,8 +96,6 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         return Clear(lost.sentence("data loading", cost_ns))
     found = _finding(facts, lost, chosen)
     fetched = facts.batches
-    if facts.only_first_batch:
-        return _of_first_batch(found)
     first = union(fetched.start_ns[fetched.fresh], fetched.end_ns[fetched.fresh])
     later_ns = subtract(lost.stretches(chosen), first).total
     if not _fresh_batches(fetched) and lost.share(later_ns) < ERROR_SHARE:
@@ -176,20 +173,6 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
         removable=_removable(facts, fetched, workers=kind == MULTI_PROCESS_ITERATOR, crowded=bool(crowded)),
-    )
-
-
-def _of_first_batch(found: Finding) -> Finding:
-    """The finding if the recording has the first batch of an iterator, for one step, and no other: later ones
-    may be loaded ahead, and nothing shows whether they are."""
-    return replace(
-        found,
-        summary="The recording fetches for one step, the first batch of a new iterator. Nothing loads it "
-        "ahead, so its wait comes once per epoch, and nothing here shows how long later batches take.",
-        fix=record_again("Record several batches of one iterator, to see whether loading keeps up."),
-        severity=Severity.INFO,
-        removable=None,
-        records_again=True,
     )
 
 

@@ -13,6 +13,9 @@ from tb_gpudiag.rules.shared.exposure_advice import LATE_RANK
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import share, time_ns
 
+Said = tuple[str, str]
+"""A verdict's limiter and the sentence about it."""
+
 # A shorter part is not worth a sentence.
 LEAST_SHARE = levels.SIZEABLE
 

@@ -8,6 +8,7 @@ import pytest
 
 from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.idle.input_pipeline import CODE, RULE
+from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.wording.quantity import Quantity, duration, number, share_of
 from tests.builder import HostThread, TraceBuilder
@@ -296,9 +297,11 @@ def test_the_first_batches_of_one_step_limit_nothing(tmp_path: Path) -> None:
     for i in range(50):
         main.launch(f"gemm_{i}", at=850 + 2 * i, us=1, runs_at=860 + 10 * i, runs_us=10)
     facts = facts_of(trace, tmp_path)
-    found = finding(RULE.check(facts))
-    assert found.records_again
-    assert "one iterator" in found.fix.text
+    (found,) = run_rules(facts, [RULE]).findings
+    assert found.severity is Severity.INFO
+    assert found.finding.records_again
+    assert found.finding.saving is None
+    assert "one iterator" in found.finding.fix.text
     verdict = find_verdict(facts)
     assert (verdict.limiter, "once per epoch" in verdict.sentence) == ("unknown", True)
 

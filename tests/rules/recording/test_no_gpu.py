@@ -311,3 +311,14 @@ def test_memory_that_is_nearly_full_comes_before_a_gpu_that_was_not_recorded(tmp
     main.alloc((1 << 30) - (1 << 20), at=20)
     found = run_rules(facts_of(trace, tmp_path), RULES).findings
     assert [f.rule.id for f in found][:2] == ["GD402", "GD905"]
+
+
+def test_what_the_main_thread_does_is_said_without_the_gpu_too(tmp_path: Path) -> None:
+    """80% of a job's time in `normal_` on the CPU is as true without the kernels that it launched."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=100_000).call("cudaLaunchKernel", at=10, us=5)
+    main.op("aten::normal_", at=1_000, us=80_000)
+    sentence = find_verdict(facts_of(trace, tmp_path)).sentence
+    assert "cannot say what limits the job" in sentence
+    assert "80.0% of its time in “aten::normal_”" in sentence
