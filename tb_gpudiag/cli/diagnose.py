@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tb_gpudiag.cli.conditions import add_fail_on, sort_out
-from tb_gpudiag.cli.formats import add_options
+from tb_gpudiag.cli.formats import add_full, add_options
 from tb_gpudiag.cli.inputs import find_files
 from tb_gpudiag.cli.output import DEFECT, UNUSABLE, tell_errors
 from tb_gpudiag.errors import GpudiagError, UsageError
@@ -68,11 +68,7 @@ def parser() -> argparse.ArgumentParser:
         "rocprofv3, or a log directory",
     )
     add_options(made, ("github",))
-    made.add_argument(
-        "--full",
-        action="store_true",
-        help="text with everything; without it, text fits one screen of 40 lines",
-    )
+    add_full(made)
     add_fail_on(made)
     made.add_argument("--run", metavar="RUN", help="diagnose only the traces of this run")
     made.add_argument(

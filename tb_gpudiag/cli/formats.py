@@ -29,6 +29,15 @@ def add_options(parser: argparse.ArgumentParser, more: Sequence[str] = ()) -> No
     parser.add_argument("-o", "--output", metavar="FILE", help="write to FILE instead of standard output")
 
 
+def add_full(parser: argparse.ArgumentParser) -> None:
+    """Add --full, for a command that writes `on_one_screen` without it."""
+    parser.add_argument(
+        "--full",
+        action="store_true",
+        help="text with everything; without it, text fits one screen of 40 lines",
+    )
+
+
 def write(
     parsed: argparse.Namespace,
     document: Callable[[], Document],

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from tb_gpudiag.cli.conditions import add_fail_on, is_met, sort_out
-from tb_gpudiag.cli.formats import add_options, write
+from tb_gpudiag.cli.formats import add_full, add_options, write
 from tb_gpudiag.cli.inputs import add_engine_options, find_files
 from tb_gpudiag.cli.output import DEFECT, errors_data, tell, tell_errors
 from tb_gpudiag.digest.find_digests import find_digests
@@ -36,7 +36,12 @@ def run(arguments: Sequence[str]) -> int:
             tell(note)
         tell("No two ranks of one job were found.")
     if jobs.reports or parsed.format == "json":
-        write(parsed, lambda: job_document(jobs.reports), lambda: _data(jobs, errors))
+        write(
+            parsed,
+            lambda: job_document(jobs.reports),
+            lambda: _data(jobs, errors),
+            on_one_screen=not parsed.full,
+        )
     if met_a_bug or any(isinstance(error, ProcessFailed) for error in errors):
         return DEFECT
     if not jobs.reports:
@@ -98,6 +103,7 @@ def parser() -> argparse.ArgumentParser:
         help="a directory with a trace or a digest per rank, or these files",
     )
     add_options(made)
+    add_full(made)
     add_fail_on(made)
     made.add_argument("--run", metavar="RUN", help="only the ranks of this run")
     add_engine_options(made)

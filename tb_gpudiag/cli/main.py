@@ -23,24 +23,28 @@ from tb_gpudiag.errors import GpudiagError, is_out_of_memory
 from tb_gpudiag.service.processes.process_setup import do_without_pandas, use_environment, without_collecting
 from tb_gpudiag.version import __version__
 
-COMMANDS = {
-    "annotate": "copy a trace with idle time by cause, findings and launch queues as tracks for Perfetto",
-    "compare": "compare two traces or jobs: which is faster, and where the difference went",
-    "demo": "show the page on traces that come with gpudiag",
+FIRST = {
     "diagnose": "find out why a job is slow or runs out of memory, from traces and memory snapshots",
-    "digest": "write what job, history and compare need of each trace, for clusters",
-    "dispute": "make a small file for a report that a diagnosis is wrong",
-    "explain": "show what a rule checks, and how to fix what it finds",
-    "hang": "say which ranks hold up a job that hangs, by the dumps of its flight recorder",
-    "history": "show what changed over the recordings of a run, and memory that grows",
     "job": "show the ranks of a job together: which one the others wait for, and why",
+    "compare": "compare two traces or jobs: which is faster, and where the difference went",
+    "history": "show what changed over the recordings of a run, and memory that grows",
+    "explain": "show what a rule checks, and how to fix what it finds",
+}
+MORE = {
+    "annotate": "copy a trace with idle time by cause, findings and launch queues as tracks for Perfetto",
+    "demo": "show the page on traces that come with gpudiag",
+    "digest": "save small per-trace summaries, to compare many ranks",
+    "dispute": "report a wrong diagnosis (makes a small attachment)",
+    "hang": "say which ranks hold up a job that hangs, by the dumps of its flight recorder",
     "mcp": "answer a coding assistant's questions about traces (Model Context Protocol)",
     "schema": "print the JSON Schema of what a command prints with `--format json`",
-    "serve": "show the page in a browser, without TensorBoard, for a path or dropped files",
     "scrub": "copy a trace without the tokens and passwords in it",
+    "serve": "show the page in a browser, without TensorBoard, for a path or dropped files",
     "sql": "run SQL over the tables of a trace, or of a folder of traces",
 }
-"""One line of help by name of the subcommand, which is a module in tb_gpudiag.cli."""
+COMMANDS = FIRST | MORE
+"""One line of help by name of the subcommand, which is a module in tb_gpudiag.cli. Most people need only the
+first ones."""
 
 # With less address space, libraries end the process as soon as they cannot start a thread. A trace of a few
 # events takes 1.15 GB of it, a large one up to 3 GB.
@@ -127,11 +131,14 @@ def _failed(error: Exception) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    commands = "\n".join(f"  {name:10} {line}" for name, line in COMMANDS.items())
+    first, more = (
+        "\n".join(f"  {name:10} {line}" for name, line in group.items()) for group in (FIRST, MORE)
+    )
     parser = argparse.ArgumentParser(
         prog="gpudiag",
         description="Find out why a PyTorch GPU job is slow or runs out of memory.",
-        epilog=f"commands:\n{commands}\n\nRun `gpudiag COMMAND --help` for the options of a command.",
+        epilog=f"commands:\n{first}\n\nmore:\n{more}\n\n"
+        "Run `gpudiag COMMAND --help` for the options of a command.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"gpudiag {__version__}")

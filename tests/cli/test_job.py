@@ -10,6 +10,7 @@ import pytest
 from tb_gpudiag.cli.main import main
 from tb_gpudiag.digest.digest_files import to_bytes
 from tb_gpudiag.digest.find_digests import SUFFIX
+from tb_gpudiag.report.views.screen import LINES
 from tests.jobs.ranks.stage import job
 
 
@@ -20,11 +21,19 @@ def write(folder: Path, ranks: int = 4, slow_ms: float = 12.0) -> Path:
     return folder
 
 
-def test_a_directory_of_digests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["job", str(write(tmp_path / "log")), "--quiet"]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert "Job run · 4 ranks" in said
-    assert "GD602 slow_rank: Rank 2 takes 2 ms longer" in said
+def test_one_screen_names_the_late_rank_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = str(write(tmp_path / "log", ranks=40))
+    assert main(["job", log, "--quiet"]) == 0
+    short = capsys.readouterr().out
+    assert "Job run · 40 ranks" in short
+    assert "GD602 Rank 2 takes 2 ms longer" in short
+    assert len(short.splitlines()) <= LINES
+    ranks = [line.split()[:2] for line in short.splitlines() if line.startswith("  rank ")]
+    assert ranks[0] == ["rank", "2"]
+    assert main(["job", log, "--quiet", "--full"]) == 0
+    full = capsys.readouterr().out
+    assert "Transfers by size" not in short
+    assert "Transfers by size" in full
 
 
 def test_json_has_the_jobs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

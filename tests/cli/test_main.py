@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tb_gpudiag.cli.main import COMMANDS, main
+from tb_gpudiag.cli.main import COMMANDS, FIRST, main
 from tb_gpudiag.version import __version__
 from tests.patience import HANGS_S
 from tests.report.reports import slow_loader
@@ -57,6 +57,14 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
         main([command, "--help"])
     assert left.value.code == 0
     assert f"usage: gpudiag {command}" in capsys.readouterr().out
+
+
+def test_help_shows_what_most_people_need_before_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    first, more = capsys.readouterr().out.split("commands:\n")[1].split("\nmore:\n")
+    assert [line.split()[0] for line in first.strip().splitlines()] == list(FIRST)
+    assert {line.split()[0] for line in more.split("\n\n")[0].splitlines()} == COMMANDS.keys() - FIRST.keys()
 
 
 @with_each("command", COMMANDS)

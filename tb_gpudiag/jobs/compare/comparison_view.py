@@ -22,7 +22,7 @@ from tb_gpudiag.report.views.document import (
     table,
 )
 from tb_gpudiag.vocabulary.patterns import lazy_re
-from tb_gpudiag.wording.format import figures, one_line, share, size_bytes, time_us
+from tb_gpudiag.wording.format import cut_middle, figures, one_line, share, size_bytes, time_us
 from tb_gpudiag.wording.quantity import duration, size
 from tb_gpudiag.wording.vocabulary import MEMORY_FIGURES, term
 
@@ -32,6 +32,9 @@ ROWS_SHOWN: Final = 10
 _LONGEST: Final = 60
 _JOIN: Final = " + "
 _PARAMETERS: Final = lazy_re(r"(?<![\s:<,])\((?!anonymous namespace\)).*", re.S)
+_SAME_IN_MOST: Final = lazy_re(
+    r"\b(?:at::native|std|c10)::|\(anonymous namespace\)::|, std::array<char\*, \d+ul> ?"
+)
 
 _PROMISE: Final = {"INSIDE": "right", "BELOW": "too high", "ABOVE": "too low", "CANNOT_TELL": "cannot tell"}
 
@@ -191,19 +194,20 @@ def _work(id: str, title: str, rows: Iterable[pb.OperatorDifference]) -> Table:
         for row in changed[:ROWS_SHOWN]
     ]
     columns = (
-        Column("Name", Kind.CODE),
+        Column("Name", Kind.NAME),
         *_SIDES,
         _DIFFERENCE,
         Column("Calls", Kind.NUMBER),
-        Column("Inside", Kind.CODE),
+        Column("Inside", Kind.NAME),
     )
     return table(id, title, columns, shown)
 
 
 def _short(names: str) -> str:
-    """Names of kernels without the types of their parameters, bounded."""
+    """Names of kernels without what most kernels of PyTorch have in theirs, bounded."""
     return _JOIN.join(
-        one_line(_PARAMETERS.sub("", name).removeprefix("void "), _LONGEST) for name in names.split(_JOIN)
+        cut_middle(one_line(_SAME_IN_MOST.sub("", _PARAMETERS.sub("", name).removeprefix("void "))), _LONGEST)
+        for name in names.split(_JOIN)
     )
 
 

@@ -110,7 +110,7 @@ def _sites(history: pb.History) -> Table:
     """Return a table of the allocation sites of growing memory."""
     columns: list[ColumnOf[tuple[str, pb.MemorySite]]] = [
         (Column("Memory of"), lambda row: row[0]),
-        (Column("Allocated by", Kind.CODE), lambda row: row[1].operator),
+        (Column("Allocated by", Kind.NAME), lambda row: row[1].operator),
         (Column("Grows by", Kind.NUMBER), lambda row: size(row[1].bytes_per_step, "per step")),
         (Column("At", Kind.CODE), lambda row: row[1].place.function),
     ]

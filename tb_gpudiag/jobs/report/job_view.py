@@ -34,7 +34,7 @@ from tb_gpudiag.wording.quantity import bandwidth, duration, number, share_of, s
 from tb_gpudiag.wording.vocabulary import EXPOSURE_REASONS, limiter_word
 
 RANKS_SHOWN: Final = 32
-"""Rows of the table of ranks. If there are more ranks, it shows those that were last most often."""
+"""Rows of the table of ranks. The latest rank is first: the others wait for it, so it waits least."""
 
 # More reports than this fill so many screens that nobody reads them: the table shows which one to look at.
 MOST_IN_FULL: Final = 4
@@ -190,11 +190,11 @@ def _about(report: pb.JobReport) -> str:
 
 
 def _ranks(report: pb.JobReport) -> Table:
-    shown = sorted(report.ranks, key=lambda rank: -rank.last_in)[:RANKS_SHOWN]
+    shown = sorted(report.ranks, key=lambda rank: (rank.waiting_us, -rank.last_in))[:RANKS_SHOWN]
     more = len(report.ranks) > len(shown)
-    title = f"Ranks that were last most often, {len(shown)} of {len(report.ranks):,}" if more else "Ranks"
+    title = "Ranks, latest first" + (f" ({len(shown)} of {len(report.ranks):,})" if more else "")
     columns: list[ColumnOf[pb.JobRank]] = [
-        (Column("Rank", Kind.NUMBER), lambda rank: str(rank.rank)),
+        (Column("Rank"), lambda rank: f"rank {rank.rank}"),
         (Column("Host"), lambda rank: rank.host),
         (Column("Step", Kind.NUMBER), lambda rank: duration(rank.step_us * 1e3)),
         (
@@ -214,7 +214,7 @@ def _ranks(report: pb.JobReport) -> Table:
             lambda rank: limiter_word(pb.Verdict.Limiter.Name(rank.limiter), on_gpu=bool(rank.device_name)),
         ),
     ]
-    return table_of("ranks", title, sorted(shown, key=lambda rank: rank.rank), columns)
+    return table_of("ranks", title, shown, columns)
 
 
 def _units(report: pb.JobReport) -> Table:

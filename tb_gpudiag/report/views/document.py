@@ -32,7 +32,8 @@ class Kind(Enum):
     """Kind of a column's cells. Decides alignment and font."""
 
     TEXT = "text"
-    CODE = "code"  # a place in the code, an operator
+    CODE = "code"  # a place in the code
+    NAME = "name"  # a kernel, an operator: a terminal shows its ends rather than a second line
     NUMBER = "number"
 
 

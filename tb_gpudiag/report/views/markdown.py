@@ -125,7 +125,7 @@ def _row(cells: Iterable[str]) -> str:
 
 def _cell(column: Column, words: str) -> str:
     # A "|" ends a cell even inside a code span.
-    return code(words) if column.kind is Kind.CODE and "|" not in words else text(words)
+    return code(words) if column.kind in (Kind.CODE, Kind.NAME) and "|" not in words else text(words)
 
 
 def text(words: str) -> str:

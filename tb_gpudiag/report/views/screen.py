@@ -129,11 +129,11 @@ def _report(report: ReportView, level: _Level, width: int) -> Iterator[Text]:
 
 
 def _short_sections(report: ReportView) -> Iterator[Section]:
-    """The plan, and where time went: on the busiest GPU, on the host, among ranks, or else the memory."""
+    """The plan, a job's ranks, and where time went: on the busiest GPU, on the host, or else the memory."""
     by_id = {section.id: section for section in report.sections}
     accounts = [section for section in by_id.values() if isinstance(section, Account)]
     elsewhere = [by_id[id] for id in ("host", "slowdown", "memory") if id in by_id]
-    yield from (by_id[id] for id in ("defects", "plan") if id in by_id)
+    yield from (by_id[id] for id in ("defects", "plan", "ranks") if id in by_id)
     yield from [*accounts, *elsewhere][:1]
 
 

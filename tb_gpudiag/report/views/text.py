@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.console import Console, Group
@@ -27,7 +27,7 @@ from tb_gpudiag.report.views.document import (
     Section,
     Table,
 )
-from tb_gpudiag.wording.format import NO_BREAK
+from tb_gpudiag.wording.format import NO_BREAK, cut_middle
 
 PLAIN_WIDTH = 110
 """Columns where there is no terminal to ask."""
@@ -42,6 +42,12 @@ _IDLE_STYLE = "red"
 
 _NARROWEST_HEADER = 10
 """A title is not wrapped to fewer columns than this."""
+
+_NARROWEST_NAME = 20
+"""A name in a table is not cut to fewer columns than this: it is wrapped."""
+
+_GAP = 2
+"""Columns between those of a table."""
 
 _HELD = "\ue000"
 """Private-use character that replaces a no-break space while lines are wrapped."""
@@ -63,7 +69,7 @@ class _Prose(Text):
 def print_document(document: Document, console: Console) -> None:
     """Print a document: its overview, then its reports one after another."""
     if document.overview:
-        console.print(_table(document.overview))
+        console.print(_table(document.overview, console.width))
     for i, report in enumerate(document.reports):
         if i or document.overview:
             console.print()
@@ -131,7 +137,7 @@ def _print_titles(report: ReportView, console: Console) -> None:
 def _print_section(section: Section, console: Console) -> None:
     match section:
         case Table():
-            console.print(_table(section))
+            console.print(_table(section, console.width))
         case Lines():
             _print_lines(section, console)
         case Account():
@@ -211,22 +217,45 @@ def _print_code(code: str, console: Console) -> None:
         console.print(Text(f"        {line}".rstrip(), style="green"), soft_wrap=True)
 
 
-def _table(section: Table) -> RichTable:
+def _table(section: Table, width: int) -> RichTable:
     shown = RichTable(
         title=_prose(section.title, "bold"),
         title_justify="left",
         box=None,
         pad_edge=False,
-        padding=(0, 2, 0, 0),
+        padding=(0, _GAP, 0, 0),
     )
-    for column, header in zip(section.columns, _headers(section), strict=True):
-        number = column.kind is Kind.NUMBER
+    headers = _headers(section)
+    most = _name_width(section, headers, width)
+    for column, header in zip(section.columns, headers, strict=True):
         shown.add_column(
-            header, justify="right" if number else "left", no_wrap=number, header_style="dim", overflow="fold"
+            header,
+            justify="right" if column.kind is Kind.NUMBER else "left",
+            no_wrap=column.kind is Kind.NUMBER or (column.kind is Kind.NAME and most > 0),
+            header_style="dim",
+            overflow="fold",
         )
     for row in section.rows:
-        shown.add_row(*(_prose(str(cell)) for cell in row))
+        cells = zip(section.columns, map(str, row), strict=True)
+        shown.add_row(*(_prose(cut_middle(x, most) if most and c.kind is Kind.NAME else x) for c, x in cells))
     return shown
+
+
+def _name_width(section: Table, headers: Sequence[str], width: int) -> int:
+    """Columns for each name of a kernel or an operator, which is cut to fit; 0 where there is no
+    room for that."""
+    names, room = [], width
+    for i, (column, header) in enumerate(zip(section.columns, headers, strict=True)):
+        widest = _GAP + max(*map(len, header.split("\n")), *(len(str(row[i])) for row in section.rows))
+        if column.kind is Kind.NAME:
+            names.append(widest)
+        else:  # words are wrapped
+            room -= widest if column.kind is Kind.NUMBER else min(widest, _NARROWEST_NAME)
+    names.sort()
+    while names and names[0] <= room // len(names):  # what short names leave is for long ones
+        room -= names.pop(0)
+    most = room // len(names) - _GAP if names else width
+    return most if most >= _NARROWEST_NAME else 0
 
 
 def _headers(section: Table) -> list[str]:

@@ -44,7 +44,7 @@ SHOWN = [
     "GD101 name_GD101 gone GD101 costs 4000",
     "GD904 name_GD904 new GD904 costs 0",
     "GD101 name_GD101 300 µs to 500 µs 400 µs",
-    "at::native::gemm<float, (Kind)2> → (anonymous namespace)::wgmma 10 µs 5 µs -5 µs 1 aten::mm",
+    "gemm<float, (Kind)2> → wgmma 10 µs 5 µs -5 µs 1 aten::mm",
     "No operator has recorded input shapes on both sides",
 ]
 

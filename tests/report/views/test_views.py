@@ -10,7 +10,7 @@ import pytest
 
 from tb_gpudiag.jobs.report.job_view import Diagnosed, directory_document
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.views.document import Document
+from tb_gpudiag.report.views.document import Column, Document, Kind, ReportView, table
 from tb_gpudiag.report.views.html import document_html
 from tb_gpudiag.report.views.markdown import document_markdown
 from tb_gpudiag.report.views.text import document_text
@@ -165,3 +165,15 @@ def test_no_problem_is_said_with_how_many_rules_could_check(format: str, report:
     shown = words_in(format, report)
     assert "None of the 3 rules that could check this trace found a problem." in shown
     assert "No problem found." not in shown
+
+
+@pytest.mark.parametrize("width", [110, 80])
+def test_a_row_with_a_long_name_is_one_line(width: int) -> None:
+    kernels = [f"kernel<{'int, ' * 30}Add{i}>" for i in range(3)]
+    columns = (Column("Name", Kind.NAME), Column("Time", Kind.NUMBER), Column("Inside", Kind.NAME))
+    rows = [(name, "1.25 ms", "aten::mm") for name in kernels]
+    view = ReportView("trace", "path", "verdict", (table("kernels", "Kernels", columns, rows),))
+    shown = document_text(Document("title", (view,)), width).splitlines()
+    assert [
+        re.search(r"Add(\d)>  1.25 ms  aten::mm$", line)[1] for line in shown if line.startswith("kernel<int")
+    ] == ["0", "1", "2"]

@@ -87,6 +87,9 @@ def _frame(where: pb.Place) -> Frame:
 
 PLACES_SHOWN = 5
 
+NAMED = 3
+"""Rules that are named of those that lack the same."""
+
 
 def findings(report: pb.Report | pb.JobReport, nothing: str = "") -> Findings:
     """The findings about the job, in the report's order. nothing: what to say if there is none."""
@@ -213,25 +216,29 @@ def unchecked(report: pb.JobReport) -> Lines:
 
 
 def _lacks(report: pb.Report | pb.JobReport) -> tuple[Item, ...]:
-    """What rules lack. Rules that lack the same share an item."""
-    rules_by_lack: dict[str, list[str]] = {}
+    """What rules lack. Rules that the same setting of the recording would let check share an item."""
+    by_need: dict[str, list[pb.Unchecked]] = {}
     for rule in report.unchecked:
         if not rule.defect:
-            lacks = f"{rule.reason}. {rule.how_to_record}" if rule.how_to_record else rule.reason
-            rules_by_lack.setdefault(lacks, []).append(f"{rule.rule} {rule.name}")
-    return tuple(_lack(lacks, rules) for lacks, rules in rules_by_lack.items())
+            by_need.setdefault(rule.how_to_record or rule.reason, []).append(rule)
+    return tuple(_lack(need, rules) for need, rules in by_need.items())
 
 
-def _lack(lacks: str, rules: list[str]) -> Item:
-    if len(rules) == 1:
-        return Item(lacks, rules[0])
-    return Item(f"{lacks.rstrip('.')}. Not checked: {', '.join(rules)}", count(len(rules), "rule"))
+def _lack(need: str, rules: list[pb.Unchecked]) -> Item:
+    first, *others = rules
+    if not others:
+        reason = f"{first.reason}. {first.how_to_record}" if first.how_to_record else first.reason
+        return Item(reason, f"{first.rule} {first.name}")
+    named = ", ".join(rule.rule for rule in rules[:NAMED])
+    more = f" and {len(rules) - NAMED} more" if len(rules) > NAMED else ""
+    return Item(need, f"{named}{more}")
 
 
 def clear(report: pb.Report | pb.JobReport) -> Lines:
-    """Rules that found no problem, and what they measured."""
-    items = tuple(Item(rule.reason, f"{rule.rule} {rule.name}") for rule in report.clear)
-    return Lines("clear", "Checked, no problem found", items)
+    """How many rules found no problem. JSON and the page have what each measured."""
+    checked = len(report.clear)
+    said = [f"{count(checked, 'rule')}; --format json has what each measured"] if checked else []
+    return lines("clear", "Checked, no problem found", said)
 
 
 def notes(report: pb.Report) -> Lines:

@@ -137,7 +137,7 @@ def growing_sites(memory: Sequence[pb.DeviceMemory]) -> Table:
     shown = [(m, site) for m in memory if m.trend.state != "level" for site in m.sites[:ROWS_SHOWN]]
     columns: list[ColumnOf[tuple[pb.DeviceMemory, pb.MemorySite]]] = [
         (Column("Memory of"), lambda row: row[0].name),
-        (Column("Allocated by", Kind.CODE), lambda row: _allocator(row[1].operator, row[1].module)),
+        (Column("Allocated by", Kind.NAME), lambda row: _allocator(row[1].operator, row[1].module)),
         (numbers("growth"), lambda row: _growth(row[0].trend, row[1].bytes_per_step)),
         (numbers("still_live"), lambda row: size(row[1].bytes)),
         (numbers("live_count"), lambda row: number(row[1].count)),
@@ -152,7 +152,7 @@ def peak_owners(memory: Sequence[pb.DeviceMemory]) -> Table:
     columns: list[ColumnOf[pb.MemoryOwner]] = [
         (Column("Memory of"), lambda _: first.name),
         (Column("Kind"), lambda owner: MEMORY_KINDS[pb.MemoryKind.Kind.Name(owner.kind)].word),
-        (Column("Allocated by", Kind.CODE), lambda owner: _allocator(owner.operator, owner.module)),
+        (Column("Allocated by", Kind.NAME), lambda owner: _allocator(owner.operator, owner.module)),
         (Column("Size", Kind.NUMBER), lambda owner: size(owner.bytes)),
         (Column("Allocations", Kind.NUMBER), lambda owner: number(owner.count) if owner.count else ""),
         (Column("At", Kind.CODE), lambda owner: code_place(owner.place)),

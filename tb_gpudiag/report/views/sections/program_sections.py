@@ -50,10 +50,10 @@ def graph_kernels(report: pb.Report) -> Table:
     """Kernels of graphs by the operators that were captured. Empty without captures."""
     found = report.captured_graphs
     columns: list[ColumnOf[pb.GraphNode]] = [
-        (Column("Operator", Kind.CODE), lambda node: node.operator),
+        (Column("Operator", Kind.NAME), lambda node: node.operator),
         (Column("Shapes", Kind.CODE), lambda node: node.shapes),
         (Column("Module", Kind.CODE), lambda node: node.module),
-        (Column("Kernel", Kind.CODE), lambda node: cut_middle(node.kernel, 40)),
+        (Column("Kernel", Kind.NAME), lambda node: cut_middle(node.kernel, 40)),
         (numbers("kernels"), lambda node: number(node.kernels)),
         (numbers("kernel_time"), lambda node: duration(node.us * 1e3)),
     ]

@@ -126,7 +126,7 @@ ROWS_SHOWN = 5
 def host_time(report: pb.Report) -> Table:
     """Activities that took most of the main host thread's time."""
     columns: list[ColumnOf[pb.HostActivity]] = [
-        (Column("Activity", Kind.CODE), lambda activity: activity.name),
+        (Column("Activity", Kind.NAME), lambda activity: activity.name),
         (Column("Kind"), lambda activity: HOST_KINDS[pb.HostActivity.Kind.Name(activity.kind)].word),
         (numbers("host_time"), lambda activity: duration(activity.us * 1e3)),
         (Column("Mostly in", Kind.CODE), _host_place),
@@ -203,7 +203,7 @@ def launch_hotspots(report: pb.Report) -> Table:
     operators = [spot for spot in report.launch_hotspots if spot.kind == pb.LaunchHotspot.operator]
     has_steps = report.step_time.steps > 0
     columns: list[ColumnOf[pb.LaunchHotspot]] = [
-        (Column("Operator", Kind.CODE), lambda spot: spot.key),
+        (Column("Operator", Kind.NAME), lambda spot: spot.key),
         (numbers("launches"), lambda spot: number(spot.launches)),
         (numbers("launch_api"), lambda spot: duration(spot.host_us * 1e3)),
         (numbers("operator_overhead"), lambda spot: duration(spot.dispatch_us * 1e3)),
@@ -255,7 +255,7 @@ def _part(part: pb.MfuPart) -> Part:
 
 def _operators(found: pb.Mfu) -> Section:
     columns: list[ColumnOf[pb.OperatorRate]] = [
-        (Column("Operator", Kind.CODE), lambda rate: rate.operator),
+        (Column("Operator", Kind.NAME), lambda rate: rate.operator),
         (Column("Shapes", Kind.CODE), lambda rate: rate.shapes),
         (Column("Format"), lambda rate: rate.number),
         (numbers("calls"), lambda rate: number(rate.calls)),
