@@ -221,10 +221,13 @@ def _regions(text: bytes, begin: int, stop: int) -> list[tuple[int, int]]:
         cut = text.find(_CUT, cuts[-1] + _FIRST_LOOK_BYTES, cuts[-1] + 2 * _FIRST_LOOK_BYTES) + len(_CUT)
         is_clean.append(cut > 0)
         cuts.append(min(stop, cut if cut > 0 else cuts[-1] + _FIRST_LOOK_BYTES))
-    ends: Int64 = np.array(cuts, np.int64)
-    windows = [None, pa.py_buffer(ends), pa.py_buffer(text)]
-    may_have = _may_have(pa.Array.from_buffers(pa.large_binary(), len(ends) - 1, windows))
-    may_have |= ~np.array(is_clean[1:], np.bool_)
+    may_have = ~np.array(is_clean[1:], np.bool_)
+    if len(cuts) > 2:
+        ends: Int64 = np.array(cuts, np.int64)
+        parts = [None, pa.py_buffer(ends), pa.py_buffer(text)]
+        may_have |= _may_have(pa.Array.from_buffers(pa.large_binary(), len(ends) - 1, parts))
+    else:
+        may_have[:] = True  # the windows of a single part are looked at as soon as the part
     starts = [
         at for i in np.flatnonzero(may_have).tolist() for at in range(cuts[i], cuts[i + 1], _WINDOW_BYTES)
     ]
