@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING
 from tb_gpudiag.trace.files.copying import whole_file
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from tb_gpudiag.report.views.document import Document
 
 FORMATS = ("text", "json", "markdown", "html")
@@ -55,9 +53,7 @@ def write(
     Raises Unreadable: the file cannot be written.
     """
     if parsed.format == "text" and parsed.output is None and sys.stdout.isatty():
-        from rich.console import Console
-
-        _printer(on_one_screen)(document(), Console(emoji=False))
+        _print(document(), on_one_screen=on_one_screen)
         return
     if parsed.format in more:
         text = more[parsed.format]()
@@ -82,18 +78,26 @@ def _rendered(document: Document, kind: str, *, on_one_screen: bool) -> str:
         from tb_gpudiag.report.views.markdown import document_markdown
 
         return document_markdown(document)
-    from tb_gpudiag.report.views.text import PLAIN_WIDTH, document_text
+    from tb_gpudiag.report.views.styles import PLAIN_WIDTH
 
     columns = os.environ.get("COLUMNS", "")
     width = int(columns) if columns.isdecimal() and int(columns) else PLAIN_WIDTH
-    return document_text(document, width, _printer(on_one_screen))
+    if on_one_screen:
+        from tb_gpudiag.report.views.screen import screen_text
+
+        return screen_text(document, width)
+    from tb_gpudiag.report.views.text import document_text
+
+    return document_text(document, width)
 
 
-def _printer(on_one_screen: bool) -> Callable[[Document, Console], None]:
+def _print(document: Document, *, on_one_screen: bool) -> None:
+    from rich.console import Console
+
     from tb_gpudiag.report.views.screen import print_screen
     from tb_gpudiag.report.views.text import print_document
 
-    return print_screen if on_one_screen else print_document
+    (print_screen if on_one_screen else print_document)(document, Console(emoji=False))
 
 
 def has_interactive_html() -> bool:

@@ -110,7 +110,7 @@ def test_a_bug_exits_with_3_and_one_line(
     def broken(*_: object, **__: object) -> str:
         raise KeyError("secret")
 
-    monkeypatch.setattr("tb_gpudiag.report.views.text.document_text", broken)
+    monkeypatch.setattr("tb_gpudiag.report.views.screen.screen_text", broken)
     assert main(["diagnose", str(slow_loader().write(tmp_path)), "--fail-on", "info"]) == 3
     shown = capsys.readouterr()
     assert len(shown.err.splitlines()) == 1

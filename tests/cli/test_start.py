@@ -44,7 +44,8 @@ def test_a_small_trace_is_diagnosed_with_few_modules(tmp_path: Path) -> None:
     (tmp_path / "pandas.py").touch()  # Arrow would import it: it takes longer than all the rest
     found = imported(tmp_path, "diagnose", str(slow_loader().write(tmp_path)))
     assert "pandas" not in found
-    assert "tb_gpudiag.report.views.text" in found, "it was diagnosed"
+    assert "tb_gpudiag.report.views.screen" in found, "it was diagnosed"
     assert len(found) <= 780
+    assert "rich.console" not in found
     elsewhere = ("jobs.ranks.job_facts", "trace.memory.snapshot", "report.slices.timeline", "trace.nsys.nsys")
     assert not found & {f"tb_gpudiag.{name}" for name in elsewhere}

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rich.console import Console
 from rich.text import Text
 
 from tb_gpudiag.report.views.document import (
@@ -26,9 +25,12 @@ from tb_gpudiag.report.views.document import (
     Section,
     Table,
 )
-from tb_gpudiag.report.views.text import NARROWEST, bar, severity_style
+from tb_gpudiag.report.views.styles import NARROWEST, bar, severity_style
 from tb_gpudiag.vocabulary.patterns import lazy_re
 from tb_gpudiag.wording.format import NO_BREAK, cut_middle
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 LINES: Final = 40
 
@@ -71,6 +73,11 @@ def print_screen(document: Document, console: Console) -> None:
     """Print what fits one screen."""
     for line in screen(document, max(console.width, NARROWEST)):
         console.print(line, no_wrap=True, overflow="ellipsis")
+
+
+def screen_text(document: Document, width: int) -> str:
+    """Return the same as plain text without colors. This needs a part of rich alone."""
+    return "".join(f"{line.plain.rstrip()}\n" for line in screen(document, max(width, NARROWEST)))
 
 
 def screen(document: Document, width: int) -> list[Text]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console, Group
@@ -17,7 +17,6 @@ from tb_gpudiag.report.views.document import (
     WHOLE,
     WINDOW,
     Account,
-    AccountRow,
     Document,
     FindingCard,
     Findings,
@@ -27,18 +26,8 @@ from tb_gpudiag.report.views.document import (
     Section,
     Table,
 )
+from tb_gpudiag.report.views.styles import NARROWEST, PLAIN_WIDTH, bar, severity_style
 from tb_gpudiag.wording.format import NO_BREAK, cut_middle
-
-PLAIN_WIDTH = 110
-"""Columns where there is no terminal to ask."""
-
-NARROWEST = 40
-"""Tables need as many columns."""
-
-_BAR_WIDTH = 28
-_SEVERITY_STYLES = {"ERROR": "bold red", "WARNING": "bold yellow", "INFO": "cyan"}
-_PART_STYLES = {"computing": "green", "model": "green", "copying": "cyan", "communicating": "blue"}
-_IDLE_STYLE = "red"
 
 _NARROWEST_HEADER = 10
 """A title is not wrapped to fewer columns than this."""
@@ -86,9 +75,8 @@ def print_document(document: Document, console: Console) -> None:
 def document_text(
     document: Document,
     width: int = PLAIN_WIDTH,
-    print_it: Callable[[Document, Console], None] = print_document,
 ) -> str:
-    """What `print_it` prints of a document, as plain text without colors."""
+    """What is printed of a document, as plain text without colors."""
     out = io.StringIO()
     console = Console(
         file=out,
@@ -98,7 +86,7 @@ def document_text(
         legacy_windows=False,
         emoji=False,  # or their table is imported, which takes 10 ms
     )
-    print_it(document, console)
+    print_document(document, console)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
@@ -157,12 +145,6 @@ def _print_account(account: Account, console: Console) -> None:
     console.print(Padding(rows, (0, 0, 0, 2)))
 
 
-def bar(row: AccountRow, most: int = _BAR_WIDTH) -> Text:
-    """The share of a part of an account, as a bar of at most `most` columns for the whole."""
-    blocks = "█" * round(row.fraction * min(max(most, 0), _BAR_WIDTH)) or ("▏" if row.fraction > 0 else "")
-    return Text(blocks, style=_PART_STYLES.get(row.id, _IDLE_STYLE), no_wrap=True)
-
-
 def _print_findings(findings: Findings, console: Console) -> None:
     _say(_prose(findings.title, "bold"), console)
     if not findings.cards:
@@ -177,10 +159,6 @@ def _name(card: FindingCard) -> Text:
     return Text.assemble(
         f"{card.number}. ", (card.severity, severity_style(card)), f" {card.rule} {card.name}", no_wrap=True
     )
-
-
-def severity_style(card: FindingCard) -> str:
-    return _SEVERITY_STYLES.get(card.severity, "")
 
 
 def _print_finding(card: FindingCard, console: Console) -> None:
