@@ -332,6 +332,7 @@ class CauseTime(_message.Message):
         graph: _ClassVar[CauseTime.Cause]
         host: _ClassVar[CauseTime.Cause]
         requests: _ClassVar[CauseTime.Cause]
+        waiting: _ClassVar[CauseTime.Cause]
     other: CauseTime.Cause
     input: CauseTime.Cause
     compile: CauseTime.Cause
@@ -353,6 +354,7 @@ class CauseTime(_message.Message):
     graph: CauseTime.Cause
     host: CauseTime.Cause
     requests: CauseTime.Cause
+    waiting: CauseTime.Cause
     cause: CauseTime.Cause
     us: float
     def __init__(self, cause: _Optional[_Union[CauseTime.Cause, str]] = ..., us: _Optional[float] = ...) -> None: ...
@@ -447,6 +449,7 @@ class Verdict(_message.Message):
         mixed: _ClassVar[Verdict.Limiter]
         compile: _ClassVar[Verdict.Limiter]
         requests: _ClassVar[Verdict.Limiter]
+        waiting: _ClassVar[Verdict.Limiter]
     unknown: Verdict.Limiter
     input: Verdict.Limiter
     launch: Verdict.Limiter
@@ -460,6 +463,7 @@ class Verdict(_message.Message):
     mixed: Verdict.Limiter
     compile: Verdict.Limiter
     requests: Verdict.Limiter
+    waiting: Verdict.Limiter
     limiter: Verdict.Limiter
     sentence: str
     busy_share: float

@@ -31,6 +31,7 @@ from tb_gpudiag.rules.shared.verdict_sentences import (
     waiting_sentence,
 )
 from tb_gpudiag.rules.shared.verdict_shares import CLEAR_LEAD, LEAST_SHARE, computing_limits
+from tb_gpudiag.rules.shared.waited_for import waits_sentence
 from tb_gpudiag.rules.shared.window_parts import WindowParts, split_window
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.recorded import FileKind
@@ -113,7 +114,7 @@ def _without_memory(facts: Facts, ranked: Sequence[AnyRule]) -> Verdict:
 
 
 def _parts(facts: Facts, device: DeviceFacts, lost: Lost) -> WindowParts:
-    return split_window(device.window_account, lost, facts.host_work.tasks, device.lost.total)
+    return split_window(device.window_account, lost, device.lost.total)
 
 
 def _busy(facts: Facts, parts: WindowParts) -> tuple[str, float]:
@@ -131,7 +132,7 @@ def _gpu(judged: Judged, ranked: Sequence[AnyRule]) -> Verdict:
     limiter, said = doubted(judged, _limiter(parts, ranked))
     if limiter == "compute":
         said = f"{said} {_one_kernel(facts)}".strip()
-    said = " ".join([said, *slowed_sentences(facts)])
+    said = " ".join(filter(None, [said, waits_sentence(facts, limiter), *slowed_sentences(facts)]))
     for taken_ns, sentence in ((parts.lost_ns, _LOST), (parts.profiler_ns, _PROFILER)):
         if LEAST_SHARE * parts.window_ns <= taken_ns < MOSTLY_UNSEEN * parts.window_ns:
             start += f" {sentence.format(share(taken_ns, parts.window_ns))}"
@@ -227,6 +228,7 @@ _SENTENCES = {
     "launch": _HOST,
     "python": _HOST,
     "compile": _HOST,
+    "waiting": "It waited {all_waiting} of the time while the host itself waited in a call.",
     "sync": "Synchronizations cost {all_sync} of the time: {sync_parts}.",
     "copy": "Exposed copies took {all_copy} of the time.",
     "communication": "Communication took {all_communication} of the time: {communication_parts}.",
@@ -243,6 +245,7 @@ _LIMITS = {
     "launch": "Launching many small kernels limits this job.",
     "python": "The host's own work limits this job.",
     "compile": "Compilation limits this job.",
+    "waiting": "What the host waits for limits this job.",
     "sync": "They limit this job.",
     "copy": "Transfers limit this job.",
     "communication": "It limits this job.",

@@ -35,17 +35,17 @@ _PLUMBING_FOLDERS = (
 # only its first folder shows that a file is not the user's. Their functions are places, because the user
 # chooses how to call them.
 _LIBRARY_FOLDER = lazy_re(
-    r"accelerate|albumentations|apex|av|bitsandbytes|composer|datasets|decord|deepspeed|"
-    r"detectron2|dgl|diffusers|evaluate|fairscale|fastai|fastapi|flash_attn|fsspec|gradio|"
-    r"huggingface_hub|hydra|ignite|imageio|imgaug|jax|joblib|keras|kornia|librosa|lightgbm|"
-    r"lightning|lightning_fabric|lightning_utilities|litgpt|matplotlib|megatron|mlflow|mmcv|mmdet|"
-    r"mmengine|monai|nltk|omegaconf|open_clip|openai|optimum|optuna|packaging|peft|pyarrow|"
-    r"pydantic|pytorch_lightning|pytorch_metric_learning|ray|requests|safetensors|segment_anything|"
-    r"sentence_transformers|sentencepiece|setfit|sglang|skimage|sklearn|soundfile|spacy|streaming|"
+    r"accelerate|albumentations|apex|av|bitsandbytes|composer|datasets|decord|deepspeed|detectron2|dgl|"
+    r"diffusers|evaluate|fairscale|fastai|fastapi|flash_attn|fsspec|gradio|gym|gymnasium|"
+    r"huggingface_hub|hydra|ignite|imageio|imgaug|jax|joblib|keras|kornia|librosa|lightgbm|lightning|"
+    r"lightning_fabric|lightning_utilities|litgpt|matplotlib|megatron|mlflow|mmcv|mmdet|mmengine|monai|"
+    r"nltk|omegaconf|open_clip|openai|optimum|optuna|packaging|peft|pyarrow|pydantic|pytorch_lightning|"
+    r"pytorch_metric_learning|ray|requests|safetensors|segment_anything|sentence_transformers|"
+    r"sentencepiece|setfit|sglang|skimage|sklearn|skorch|soundfile|spacy|stable_baselines3|streaming|"
     r"tensorboard|tensorboardX|tensorflow|tiktoken|timm|tokenizers|torch_geometric|torch_scatter|"
     r"torchaudio|torchdata|torchmetrics|torchtext|torchtitan|torchtune|torchvision|tornado|"
-    r"transformer_engine|transformers|trl|typer|ultralytics|urllib3|vllm|wandb|webdataset|"
-    r"werkzeug|xformers|xgboost|zarr"
+    r"transformer_engine|transformers|trl|typer|ultralytics|urllib3|vllm|wandb|webdataset|werkzeug|"
+    r"xformers|xgboost|zarr"
 )
 # Modules of the standard library that, as a bare file name, are far more often the user's own script.
 _USERS_OWN = frozenset(
@@ -140,6 +140,12 @@ def is_installed(frame: Frame) -> bool:
     relative = frame.file[:1] not in "/\\" and frame.file[1:2] != ":"
     head, rest = _head(frame.file)
     return relative and bool(rest) and _LIBRARY_FOLDER.fullmatch(head) is not None
+
+
+def own_function(name: str) -> str:
+    """Return the function that a frame's name is, if it is in the user's project; "" otherwise."""
+    frame = place_frame(name)
+    return "" if frame is None or is_installed(frame) else frame.function
 
 
 def _head(file: str) -> tuple[str, str]:

@@ -1,5 +1,5 @@
 """Libraries around the model, by the folders of their frames, their built-ins and their operators: inference
-servers, pipelines, and what works on the host next to the model."""
+servers and pipelines. What works on the host next to the model is in task_names.tsv."""
 
 from __future__ import annotations
 
@@ -38,50 +38,3 @@ SERVERS = {
         flags=re.S,
     ),
 }
-
-GARBAGE_COLLECTION = any_of(r"<built-in function collect>")
-
-SLEEPING = any_of(r"<built-in function sleep>")
-
-LOGGING = any_of(
-    PACKAGE + r"logging/(__init__|handlers)" + IN_FILE,
-    PACKAGE + r"(wandb|tensorboard|tensorboardX|torch/utils/tensorboard)/.*" + IN_FILE,
-    PACKAGE + r"(mlflow|comet_ml|clearml|loguru)/.*" + IN_FILE,
-    PACKAGE + r"(lightning/pytorch|pytorch_lightning)/(loggers|trainer/.*/logger_connector)/.*" + IN_FILE,
-    # Not its __iter__: the loop's own data loading runs in there.
-    PACKAGE + r"tqdm/\w+\.py\(\d+\): (update|refresh|display|write|close|set_(postfix|description)\w*)",
-    PACKAGE + r"ipykernel/iostream" + IN_FILE,
-    PACKAGE + r"torch/_tensor_str" + IN_FILE,  # formats a tensor to print it
-    r"<built-in function print>",
-)
-
-SAVING = any_of(
-    PACKAGE + r"torch/serialization\.py\(\d+\): save",
-    PACKAGE + r"torch/distributed/checkpoint/.*\.py\(\d+\): (save|async_save)",
-    PACKAGE + r"safetensors/(torch|numpy)\.py\(\d+\): save\w*",
-)
-
-# Weights and other tensors from files. Accelerate reads those again that it offloaded.
-READING = any_of(
-    PACKAGE + r"torch/serialization\.py\(\d+\): load",
-    PACKAGE + r"safetensors/(torch|numpy)\.py\(\d+\): load\w*",
-    PACKAGE + r"transformers/modeling_utils\.py\(\d+\): (from_pretrained|_?load_\w+)",
-    PACKAGE + r"accelerate/utils/(offload\.py\(\d+\): (__getitem__|load_offloaded_weights?)|"
-    r"modeling\.py\(\d+\): (set_module_tensor_to_device|load_\w+))",
-    r"<built-in method get_(tensor|slice) of (builtins\.)?safe_open object at .*",
-)
-
-TOKENIZING = any_of(
-    PACKAGE + r"transformers/(models/\w+/)?tokenization_\w+" + IN_FILE,
-    PACKAGE + r"(tiktoken|sentencepiece|sacremoses)/.*" + IN_FILE,
-    r"<built-in method \w+ of tokenizers\.Tokenizer object at .*",
-)
-
-PREPARING = any_of(
-    PACKAGE + r"transformers/(image|audio|video|feature)_(processing|extraction|utils|transf)\w*" + IN_FILE,
-    PACKAGE + r"transformers/models/\w+/((image|video)_processing|feature_extraction)_\w+" + IN_FILE,
-    PACKAGE + r"(torchvision/(transforms|io)|PIL|cv2|albumentations|imgaug)/.*" + IN_FILE,
-    PACKAGE + r"(librosa|torchaudio|decord)/.*" + IN_FILE,
-    r"<built-in method \w+ of (ImagingCore|av\.\w.*|decord\.\w.*) object at .*",
-    r"<built-in function (imread|imdecode|resize|cvtColor|warpAffine)>",
-)

@@ -19,6 +19,16 @@ def step_number(mark: str) -> int:
     return int(found[1]) if found else 0
 
 
+# Lightning records the training and the validation of a rank in two files.
+_KIND_OF_STEPS = lazy_re(r".*\.(training|validation|test|predict)_step", re.S)
+
+
+def kind_of_steps(worker: str) -> str:
+    """Return `validation steps` for the recording of a rank that Lightning's profiler named so; else ""."""
+    found = _KIND_OF_STEPS.fullmatch(worker, 0, LONGEST_MATCHED)
+    return f"{found[1]} steps" if found else ""
+
+
 # Kineto's synchronization event of a stream that waits for another stream's event.
 STREAM_WAIT_EVENT = any_of(r"Stream Wait Event")
 

@@ -15,17 +15,8 @@ from tb_gpudiag.vocabulary.patterns import IN_FILE, LONGEST_MATCHED, PATH, any_o
 _DATA = PATH + r"torch/utils/data/"
 _MODULES = PATH + r"torch/nn/modules/"
 
-# A batch is fetched, or the loader's workers start.
-LOADER = any_of(
-    r"enumerate\(DataLoader\)#.*__next__",  # the annotation that torch puts around a batch
-    _DATA + r"dataloader\.py\(\d+\): (__next__|__iter__|_next_data|_get_iterator)",
-    r"\[pl\]\[profile\].*dataloader_next",  # Lightning
-)
-# Functions of a job that evaluate its model: `evaluate`, `eval_step`, `_validate`, `validation_epoch`.
-EVALUATES = any_of(r"_*(run_|do_)?(eval|valid)(uate|uation|ate|ation)?(_\w+)?")
-
 # The loader's spans that fetch a batch.
-BATCH = any_of(r".*(__next__|_next_data|dataloader_next)", flags=re.S)
+BATCH = any_of(r".*(__next__|_next_data|(dataloader|val|test|predict)_next)", flags=re.S)
 
 # The iterator of torch.utils.data that fetches, anywhere in a name.
 SINGLE_PROCESS_ITERATOR = "_SingleProcessDataLoaderIter"
@@ -64,12 +55,6 @@ MESSAGE_WAIT = any_of(
     r"<built-in method (wait|synchronize|(monitored_)?barrier|i?(send|recv)\w*|_broadcast_coalesced) of .*",
     PATH + r"torch/(distributed|nn/parallel)/.*",
     flags=re.S,
-)
-
-PROFILER_FRAME = any_of(
-    PATH + r"torch/(profiler|autograd)/(profiler|_utils|kineto)\.py\(\d+\): .*",
-    r"<built-in (method|function) _record_function_\w+.*",
-    r"profiler::_record_function_\w+",
 )
 
 # DistributedDataParallel's own work on the host. It runs around the module's forward pass.

@@ -36,6 +36,7 @@ TIME_COLORS: Mapping[str, Tone] = {
     "unrecorded": Tone("#817084", "#b0a0b5"),
     "host": Tone("#693900", "#96f594"),
     "requests": Tone("#0d073d", "#f4fdb9"),
+    "waiting": Tone("#39047b", "#d81790"),
 }
 """Work parts and idle causes. Any two can be neighbors in a bar, because parts of no time are left out.
 tests/wording/test_colors.py checks that normal and color-blind eyes can tell them apart."""

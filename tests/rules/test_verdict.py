@@ -46,7 +46,7 @@ def test_parts_add_up_to_the_step_window(scenario: str) -> None:
     if facts.device is None:
         pytest.skip("a job without a GPU has no window to split")
     lost = lost_time(facts)
-    parts = split_window(facts.device.window_account, lost, facts.host_work.tasks)
+    parts = split_window(facts.device.window_account, lost)
     assert parts.window_ns == facts.window.duration_ns
     assert all(ns >= 0 for ns in vars(parts).values())
     assert sum(parts.by_limiter.values()) + parts.computing_ns == parts.seen_ns

@@ -23,13 +23,14 @@ export const WORK_PARTS: Readonly<Record<"computing" | "copying" | "communicatin
   "communicating": {"word": "Communicating, exposed", "noun": "communicating, exposed", "explanation": "The GPU runs collectives and nothing computes at the same time.", "color": {"light": "#6239a0", "dark": "#9b63f2"}, "hatched": false}
 };
 
-export const CAUSES: Readonly<Record<"input" | "compile" | "initialization" | "sync" | "allocator" | "collective" | "python" | "dispatch" | "launch" | "latency" | "graph" | "queued" | "unlinked" | "profiler" | "host" | "unrecorded" | "requests", Colored>> = {
+export const CAUSES: Readonly<Record<"input" | "compile" | "initialization" | "sync" | "allocator" | "collective" | "waiting" | "python" | "dispatch" | "launch" | "latency" | "graph" | "queued" | "unlinked" | "profiler" | "host" | "unrecorded" | "requests", Colored>> = {
   "input": {"word": "Data loading", "noun": "data loading", "explanation": "The host loads the next batch while the GPU waits.", "color": {"light": "#d67100", "dark": "#e79c01"}, "hatched": false},
   "compile": {"word": "Compilation", "noun": "compilation", "explanation": "The host compiles, captures or loads GPU code while the GPU waits.", "color": {"light": "#b47d8c", "dark": "#cd6e89"}, "hatched": false},
   "initialization": {"word": "Initialization", "noun": "first-run work", "explanation": "The host does first-run work, such as creating the CUDA context or a loader, while the GPU waits.", "color": {"light": "#10685c", "dark": "#2cd2a2"}, "hatched": false},
   "sync": {"word": "Synchronization", "noun": "synchronization", "explanation": "The host is blocked in a call that waits for the GPU, so it launches nothing.", "color": {"light": "#d9002c", "dark": "#f43828"}, "hatched": false},
   "allocator": {"word": "Memory allocation", "noun": "memory allocation", "explanation": "The host is inside cudaMalloc, cudaFree or a host allocation while the GPU waits.", "color": {"light": "#91684f", "dark": "#a37d5f"}, "hatched": false},
   "collective": {"word": "Collective call", "noun": "collective calls", "explanation": "The host is inside a collective call while the GPU waits.", "color": {"light": "#7b5eb5", "dark": "#a38eb8"}, "hatched": false},
+  "waiting": {"word": "Waiting in a call", "noun": "waiting in a call", "explanation": "The host sits in one call until another thread, a process, a socket, a file, a lock or a timer lets it go on, while the GPU waits.", "color": {"light": "#39047b", "dark": "#d81790"}, "hatched": false},
   "python": {"word": "Python", "noun": "Python between operators", "explanation": "Python code between operators runs on the host while the GPU waits.", "color": {"light": "#616300", "dark": "#efdc20"}, "hatched": false},
   "dispatch": {"word": "CPU operator overhead", "noun": "CPU operator overhead", "explanation": "Operators prepare work on the CPU while the GPU waits.", "color": {"light": "#919059", "dark": "#cbcd74"}, "hatched": false},
   "launch": {"word": "Launch calls", "noun": "launch calls", "explanation": "The host is inside the launch call itself.", "color": {"light": "#b70961", "dark": "#ff7aee"}, "hatched": false},
@@ -50,11 +51,12 @@ export const TRIGGERS: Readonly<Record<"drained" | "starved" | "queued" | "unkno
   "unknown": {"word": "Trigger not visible", "noun": "the trace does not show what led to it", "explanation": "The trace does not show what led to the gap."}
 };
 
-export const LIMITERS: Readonly<Record<"input" | "launch" | "sync" | "python" | "compile" | "compute" | "copy" | "communication" | "memory" | "initialization" | "requests" | "mixed" | "unknown", Term>> = {
+export const LIMITERS: Readonly<Record<"input" | "launch" | "sync" | "python" | "waiting" | "compile" | "compute" | "copy" | "communication" | "memory" | "initialization" | "requests" | "mixed" | "unknown", Term>> = {
   "input": {"word": "Data loading", "noun": "waiting for data", "explanation": "The GPU waits for the next batch."},
   "launch": {"word": "Kernel launches", "noun": "kernel launches", "explanation": "Many small kernels: the GPU waits for the host to launch them, or between nodes of a CUDA graph."},
   "sync": {"word": "Synchronization", "noun": "synchronizations", "explanation": "The host waits for the GPU, and the GPU then waits for new work."},
   "python": {"word": "Work on the host", "noun": "work on the host", "explanation": "The GPU waits for Python code or operators on the host."},
+  "waiting": {"word": "Waiting on the host", "noun": "waiting on the host", "explanation": "The host waits for another thread, a process, a socket, a file, a lock or a timer."},
   "compile": {"word": "Compilation", "noun": "compilation", "explanation": "The GPU waits while the host compiles or loads GPU code."},
   "compute": {"word": "GPU computing", "noun": "GPU computing", "explanation": "The GPU computes most of the time. Faster kernels help most."},
   "copy": {"word": "Copies", "noun": "exposed copies", "explanation": "The GPU copies data and computes nothing at the same time."},

@@ -498,6 +498,7 @@ export const CauseTime_Cause = {
   graph: "graph",
   host: "host",
   requests: "requests",
+  waiting: "waiting",
 } as const;
 
 export type CauseTime_Cause = typeof CauseTime_Cause[keyof typeof CauseTime_Cause];
@@ -620,6 +621,8 @@ export const Verdict_Limiter = {
   compile: "compile",
   /** requests - an inference server had nothing to serve */
   requests: "requests",
+  /** waiting - the host sat in a call that waits */
+  waiting: "waiting",
 } as const;
 
 export type Verdict_Limiter = typeof Verdict_Limiter[keyof typeof Verdict_Limiter];

@@ -32,9 +32,10 @@ class Cause(LabeledEnum):
     UNRECORDED = 14  # the GPU was busy with work that the trace lacks: from before it, or of a CUDA graph
     HOST = 15  # the host did something between calls, and the trace has neither operators nor frames
     REQUESTS = 16  # an inference engine had nothing to run
+    WAITING = 17  # the host sat in a call that waits: for another thread, a process, a socket, a file
 
 
-BETWEEN_CALLS = (Cause.PYTHON, Cause.HOST)
+BETWEEN_CALLS = (Cause.PYTHON, Cause.HOST, Cause.WAITING)
 """Causes of the host's time outside of operators and calls."""
 
 

@@ -8,7 +8,7 @@ from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, mask_of
 from tb_gpudiag.facts.core.captures import Captures
 from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause, CauseSpans, repaint
 from tb_gpudiag.facts.core.host import UNDECIDED, Host
-from tb_gpudiag.facts.core.intervals import Window, expand, places_of_each, union
+from tb_gpudiag.facts.core.intervals import Intervals, Window, expand, places_of_each, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.loader_start import LoaderStarts
 from tb_gpudiag.facts.core.matching import match_some
@@ -100,9 +100,7 @@ class HostTime:
 
         Shape (q,) each; stretches do not overlap. gap: copied to the spans.
         """
-        no_event = np.full(len(start), NONE, np.int64)
-        undecided = np.full(len(start), UNDECIDED, np.uint8)
-        asked = CauseSpans(start, end, undecided, gap.astype(np.int64), no_event, thread)
+        asked = _asked(start, end, thread, gap)
         spans = CauseSpans.join([self._cut(asked.take(own), one) for one, own in places_of_each(thread)])
         for other in self._threads:
             asks = (spans.cause == UNDECIDED) & (spans.thread != other)
@@ -112,6 +110,12 @@ class HostTime:
         spans = self._settle(spans)
         spans = repaint(spans, self._loader.once, Cause.INITIALIZATION, spans.thread == self._loader.thread)
         return repaint(spans, self._loader.in_steps, Cause.INPUT, spans.thread == self._loader.thread)
+
+    def spans_of(self, time: Intervals, thread: int) -> CauseSpans:
+        """Return what a thread did in these stretches, as far as that alone says: spans that cover them."""
+        count = len(time.start)
+        own = np.full(count, thread, np.int32)
+        return self._cut(_asked(time.start, time.end, own, np.arange(count)), thread)
 
     def main_thread_spans(self, window: Window) -> CauseSpans:
         """Return what the main thread did in the window: spans in order of time that cover it exactly; none
@@ -216,6 +220,12 @@ class HostTime:
             found = np.where(longer, waited, found)
             event = np.where(longer, self.blocking[index], event)
         return event, found
+
+
+def _asked(start: Int64, end: Int64, thread: Int32, gap: Int64) -> CauseSpans:
+    no_event = np.full(len(start), NONE, np.int64)
+    undecided = np.full(len(start), UNDECIDED, np.uint8)
+    return CauseSpans(start, end, undecided, gap.astype(np.int64), no_event, thread)
 
 
 def find_main_thread(host: Host, steps: Steps, work: Work) -> int:

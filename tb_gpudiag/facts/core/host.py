@@ -8,18 +8,27 @@ from functools import cached_property
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8, mask_of
+from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8, mask_of, summed
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.intervals import Window
+from tb_gpudiag.facts.core.intervals import Window, coverage, union
 from tb_gpudiag.facts.core.matching import kind_by_name, match, match_some
-from tb_gpudiag.facts.core.threads import Activity, HostTree
+from tb_gpudiag.facts.core.named_tasks import named_tasks, waker_of
+from tb_gpudiag.facts.core.threads import NOTHING, Activity, HostTree
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary import api_calls, compile_spans, marks, operators, torch_frames
 from tb_gpudiag.vocabulary.frames import Frame, at_line, is_installed, place_frame, stack_place
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, HOST_CATEGORIES, Category
+from tb_gpudiag.vocabulary.task_names import INPUT, LOADER, PROFILER_FRAME, TASK_NAMES, WAITS, WAKES, HostTask
 
 UNDECIDED = np.uint8(255)
 """Cause of an activity that alone says nothing: the thread may be waiting for another one."""
+
+
+_NO_TASKS = (HostTask.LOADING, HostTask.PROFILING, HostTask.WAKING)
+"""The time of these has causes of its own, or is part of what is around it."""
+
+_AWAITED = (*INPUT, HostTask.PROCESS, HostTask.SOCKET, HostTask.FILE)
+"""What another thread does for the one that waits for it."""
 
 
 class Host:
@@ -34,16 +43,77 @@ class Host:
         return self.events.among(*CALL_CATEGORIES)
 
     @cached_property
+    def _named_tasks(self) -> tuple[Int64, Bool]:
+        of_libraries = kind_by_name(self.events, TASK_NAMES.items(), NONE)
+        return named_tasks(self.events, self.tree, of_libraries, self.in_backward | self.engine_wait)
+
+    @cached_property
+    def task(self) -> Int64:
+        """HostTask of each event: that of the outermost span around it that has one, but a collection of
+        garbage is no part of what it interrupts; or NONE, shape (n,). A wait for a thread that itself waits
+        for something else is a wait for that. Loading is not a task: see `loader`."""
+        call = self.task_call
+        kind = np.where(np.isin(self._awaited, np.array(WAITS)), self._awaited, self._named_tasks[0])
+        return np.where(call == NONE, NONE, kind[call])
+
+    @cached_property
+    def task_call(self) -> Int64:
+        """The outermost span of each event's task, or NONE, shape (n,)."""
+        named = self._named_tasks[0]
+        collects = named == HostTask.GARBAGE
+        others = (named != NONE) & ~collects & ~np.isin(named, np.array(_NO_TASKS))
+        collection = self.tree.outermost(collects)
+        return np.where(collection == NONE, self.tree.outermost(others), collection)
+
+    @cached_property
     def loader(self) -> Bool:
         """Mask of data loading."""
-        return self.tree.under(match(self.events, torch_frames.LOADER) & (self.tree.depth >= 0))
+        named, own_name = self._named_tasks
+        return self.tree.under((named == HostTask.LOADING) & ~own_name)
+
+    @cached_property
+    def own_loader(self) -> Bool:
+        """Mask of the user's own functions that fetch batches, and of waits for a thread that makes them."""
+        named, own_name = self._named_tasks
+        makes = np.isin(self._awaited, np.array(INPUT))
+        return self.tree.under(((named == HostTask.LOADING) & own_name) | makes)
+
+    @cached_property
+    def _awaited(self) -> Int64:
+        """HostTask that the thread that ends a wait mostly does meanwhile, of each wait for a thread; NONE of
+        other events and where it mostly does something else, shape (n,)."""
+        events, named = self.events, self._named_tasks[0]
+        found = np.full(len(events), NONE, np.int64)
+        waits = np.flatnonzero((named == HostTask.THREAD) & (self.task_call == np.arange(len(events))))
+        task = self.tree.outermost(np.isin(named, np.array(_AWAITED)))
+        for thread in np.unique(events.thread[waits]).tolist():
+            own = waits[events.thread[waits] == thread]
+            during = union(events.start_ns[own], events.end_ns[own])
+            activity = self.activities.get(self.waker_of(own), NOTHING)
+            spent_ns = coverage(during, activity.start_ns, activity.end_ns)
+            does = np.where(activity.event == NONE, NONE, task[activity.event])
+            total = summed(named[does[does != NONE]], spent_ns[does != NONE], len(HostTask))
+            found[own] = np.where(2 * total.max() >= max(1, during.total), total.argmax(), NONE)
+        return found
+
+    def waker_of(self, waits: Int64) -> int:
+        """Return the thread that ends most of these waits (event indices) of one thread, or NONE."""
+        call = self.task_call
+        task = np.where(call == NONE, NONE, self._named_tasks[0][call])
+        return waker_of(waits, self.events, self.activities, task, match(self.events, WAKES))
+
+    @cached_property
+    def loads_in_process(self) -> Bool:
+        """Mask of what loads a batch in this process, and of what is around it."""
+        own = match(self.events, torch_frames.SINGLE_PROCESS)
+        return own | self.tree.any_below(own) | self.own_loader
 
     def loads(self, window: Window) -> Int64:
         """Find the outermost loader spans that begin in the window: one for each batch that was fetched."""
         events = self.events
         # Other iterators run inside a loader, too: that of temporary names, when workers start.
-        own = match(events, torch_frames.LOADER)
-        fetch = self.tree.outermost_of(match(events, torch_frames.BATCH) & own & self.loader)
+        of_torch = match(events, torch_frames.BATCH) & match(events, LOADER) & self.loader
+        fetch = self.tree.outermost_of(of_torch | self.own_loader)
         begins = window.contains(events.start_ns)
         return np.flatnonzero(fetch & begins).astype(np.int64)
 
@@ -61,13 +131,13 @@ class Host:
         They are ignored: what is inside them belongs to the spans around them.
         """
         python = self.events.category == Category.PYTHON_FUNCTION
-        return python & match(self.events, torch_frames.PROFILER_FRAME) & self._holds_work
+        return python & match(self.events, PROFILER_FRAME) & self._holds_work
 
     @cached_property
     def _holds_work(self) -> Bool:
         """Mask of host spans with an operator or a call below them."""
         work = (self.events.category == Category.CPU_OP) | self._is_call
-        return self.tree.any_below(work & ~match(self.events, torch_frames.PROFILER_FRAME))
+        return self.tree.any_below(work & ~match(self.events, PROFILER_FRAME))
 
     @cached_property
     def of_job(self) -> bool:
@@ -77,7 +147,7 @@ class Host:
         if events.among(Category.CPU_OP, Category.USER_ANNOTATION).any():
             return True
         python = (events.category == Category.PYTHON_FUNCTION) & (self.tree.depth >= 0)  # not of 0 µs
-        own = python & match(events, torch_frames.PROFILER_FRAME)
+        own = python & match(events, PROFILER_FRAME)
         return bool((python & ~self.tree.under(own) & ~self.tree.any_below(own)).any())
 
     @cached_property
@@ -95,12 +165,15 @@ class Host:
         operator = events.category == Category.CPU_OP
         cause[python & ~self.engine_wait] = Cause.PYTHON
         cause[operator] = Cause.DISPATCH
+        own = cause != UNDECIDED
+        cause[own & np.isin(self.task, np.array(WAITS))] = Cause.WAITING
+        cause[own & self.own_loader] = Cause.INPUT
         cause[calls] = Cause.DISPATCH
         cause[called(api_calls.LAUNCH_CALL)] = Cause.LAUNCH
         cause[
             match(events, operators.COLLECTIVE) & (operator | (events.category == Category.USER_ANNOTATION))
         ] = Cause.COLLECTIVE
-        profiler = match(events, torch_frames.PROFILER_FRAME) & (python | operator)
+        profiler = match(events, PROFILER_FRAME) & (python | operator)
         cause[profiler] = Cause.PROFILER
         cause[self.see_through] = UNDECIDED
         # It imports modules as it starts.
@@ -276,7 +349,7 @@ class Host:
             follows = np.r_[True, np.diff(id_) == 1]
             inside = (parent == NONE) | (parent == id_ - 1)
             first = frames[: np.logical_and.accumulate(follows & inside).sum()]
-        started = match_some(events, torch_frames.PROFILER_FRAME, first).any()
+        started = match_some(events, PROFILER_FRAME, first).any()
         return first if started else first[:0]
 
     @cached_property

@@ -17,8 +17,7 @@ from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary import levels, operators, torch_frames
 from tb_gpudiag.vocabulary.recorded import Category
 
-# Starting an iterator without workers takes microseconds, and its first batch as long as any other. Starting
-# workers takes 10 ms each, and their first batch as long as loading it.
+# Starting workers takes 10 ms each, and their first batch as long as loading it.
 TIMES_USUAL = 3
 LEAST_NS = 1_000_000
 
@@ -30,7 +29,8 @@ HABIT = levels.HALF
 class LoaderStarts:
     """When a thread started a loader: the main one, or else the one that fetches most batches.
 
-    once: the starts of epochs, until their first batch came, as far as that took longer than for others.
+    once: the starts of epochs, until their first batch came, as far as that took longer than for others. A
+    loader without workers has none: its first batch takes as long as any other.
     in_steps: of a job that starts a loader for every second batch or more often, from each start to the
     fetch.
     fresh: the fetches whose loader was started for them (event indices).
@@ -53,6 +53,7 @@ def find_loader_starts(host: Host, work: Work, main: int) -> LoaderStarts:
     events = host.events
     far = np.iinfo(np.int64)
     fetches = host.loads(Window(far.min, far.max))
+    fetches = fetches[~host.own_loader[fetches]]
     if not len(fetches):
         return LoaderStarts()
     threads = events.thread[fetches]
@@ -69,9 +70,12 @@ def find_loader_starts(host: Host, work: Work, main: int) -> LoaderStarts:
     if not fresh.any():
         return LoaderStarts()
     usual_ns = int(np.median(length[~fresh])) if not fresh.all() else 0
-    single = match(events, torch_frames.SINGLE_PROCESS)[fetches] & fresh.all()
-    until = np.where(single, start, end - np.minimum(usual_ns, length))
-    once = fresh & (until - begins >= np.maximum(LEAST_NS, (TIMES_USUAL - 1) * usual_ns))
+    until = end - np.minimum(usual_ns, length)
+    once = (
+        fresh
+        & ~host.loads_in_process[fetches]
+        & (until - begins >= np.maximum(LEAST_NS, (TIMES_USUAL - 1) * usual_ns))
+    )
     return LoaderStarts(union(begins[once], until[once]), EMPTY, fetches[fresh], thread)
 
 

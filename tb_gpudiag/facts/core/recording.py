@@ -43,16 +43,20 @@ class Steps:
 
 def find_steps(events: Events) -> Steps:
     """Find the whole steps that are marked on the host. Their copies on the GPU (`gpu_user_annotation`) are
-    not steps."""
+    not steps, nor is a mark inside of one of the same name. Marks of one name that follow each other are
+    different steps: a schedule that begins again counts from 0 again."""
     chosen = np.flatnonzero(
         (events.category == Category.USER_ANNOTATION) & match(events, STEP) & (events.duration_ns > 0)
     )
-    _, first = np.unique(events.name[chosen], return_index=True)
-    chosen = chosen[np.sort(first)]
-    return _whole(
-        Steps([events.names[i] for i in events.name[chosen]], events.start_ns[chosen], events.end_ns[chosen]),
-        events,
-    )
+    chosen = chosen[np.lexsort((events.start_ns[chosen], events.name[chosen]))]
+    again = np.r_[False, events.name[chosen[1:]] == events.name[chosen[:-1]]][: len(chosen)]
+    inside = again & (events.start_ns[chosen] < np.r_[0, events.end_ns[chosen[:-1]]][: len(chosen)])
+    chosen, again = chosen[~inside], again[~inside]
+    at = np.arange(len(chosen))
+    nth = at - np.maximum.accumulate(np.where(again, 0, at))
+    named = zip(events.name[chosen].tolist(), nth.tolist(), strict=True)
+    names = [events.names[i] + f" ({n + 1})" * min(n, 1) for i, n in named]
+    return _whole(Steps(names, events.start_ns[chosen], events.end_ns[chosen]), events)
 
 
 def _whole(steps: Steps, events: Events) -> Steps:

@@ -17,12 +17,13 @@ from tb_gpudiag.facts.core.matching import kind_by_name, match
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Message
-from tb_gpudiag.vocabulary import marks, operators, torch_frames
+from tb_gpudiag.vocabulary import marks, operators
 from tb_gpudiag.vocabulary.collective_kinds import BACK_END_MARK, CALLERS, NAMES, Collective, operation
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.vocabulary.kernel_names import COMBINES, DISPATCHES, collective_kind
 from tb_gpudiag.vocabulary.operators import COLLECTIVE_PARAMETERS, NUMBER_BYTES, number_format
 from tb_gpudiag.vocabulary.recorded import Category
+from tb_gpudiag.vocabulary.task_names import LOADER
 
 # A layer combines what it has dispatched. Two micro-batches in turn, or sending and receiving by two kernels,
 # put two kernels of a kind in a row: half of them follow one of their own. Both together put four, and three
@@ -199,7 +200,7 @@ def collective_launches(host: Host, kernel: Int64, launch: Int64) -> CollectiveL
     called = np.where(launch == NONE, NONE, host.tree.nearest(own)[launch])
     kind = np.where(called == NONE, of_name[events.name[kernel]], called).astype(np.uint8)
     is_mark = (events.category == Category.USER_ANNOTATION) & ~on_host
-    for pattern in (marks.STEP, marks.OPTIMIZER_STEP, marks.ZERO_GRAD, torch_frames.LOADER):
+    for pattern in (marks.STEP, marks.OPTIMIZER_STEP, marks.ZERO_GRAD, LOADER):
         is_mark &= ~match(events, pattern)
     around = host.tree.nearest_of(is_mark)
     found = np.where(launch == NONE, NONE, around[launch])

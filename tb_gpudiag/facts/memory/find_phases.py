@@ -16,6 +16,7 @@ from tb_gpudiag.trace.events import MemoryEvents
 from tb_gpudiag.vocabulary import marks, operators, torch_frames
 from tb_gpudiag.vocabulary.name_matcher import NameMatcher
 from tb_gpudiag.vocabulary.recorded import Category, MemoryAction
+from tb_gpudiag.vocabulary.task_names import LOADER
 
 # Of these phases, the innermost one decides: a closure runs backward inside the optimizer's step, a hook runs
 # the optimizer inside backward.
@@ -31,7 +32,7 @@ _FRAMES = {
     Phase.ZERO_GRAD: torch_frames.ZERO_GRAD_FRAME,
     Phase.BACKWARD: torch_frames.BACKWARD_FRAME,
     Phase.PARAMETER: torch_frames.PARAMETER_FRAME,
-    Phase.INPUT: torch_frames.LOADER,
+    Phase.INPUT: LOADER,
     Phase.FORWARD: torch_frames.FORWARD_FRAME,
 }
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
-
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64, mask_of
@@ -11,25 +9,10 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.threads import HostTree
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.vocabulary import libraries, operators
+from tb_gpudiag.vocabulary import operators
 from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED
 from tb_gpudiag.vocabulary.recorded import Category
-
-
-class HostTask(IntEnum):
-    """Kinds of host tasks. Of nested tasks, the first one in this order is the purpose: an image is resized
-    to be logged."""
-
-    GARBAGE = 0  # gc.collect(); automatic collections are not in the trace
-    LOGGING = 1  # log lines, progress bars, metrics, print
-    SAVING = 2  # a checkpoint
-    TOKENIZING = 3
-    PREPARING = 4  # images, sound and video: decoded, resized, normalized
-    SLEEPING = 5  # time.sleep()
-    MAKING = 6  # random or large tensors, made on the host of a job with a GPU
-    PLANNING = 7  # cuDNN plans attention for a shape that it has not seen
-    READING = 8  # tensors from files
-
+from tb_gpudiag.vocabulary.task_names import TASK_NAMES, HostTask
 
 # On an H200, cuDNN's attention takes the host up to 0.6 ms with a plan, and 20 to 32 ms without one.
 _LEAST_PLANNING_NS = 5_000_000
@@ -38,20 +21,10 @@ _LEAST_PLANNING_NS = 5_000_000
 _LEAST_FILLING_NS = 500_000
 
 
-_NAMES = (
-    (HostTask.GARBAGE, libraries.GARBAGE_COLLECTION),
-    (HostTask.LOGGING, libraries.LOGGING),
-    (HostTask.SAVING, libraries.SAVING),
-    (HostTask.TOKENIZING, libraries.TOKENIZING),
-    (HostTask.PREPARING, libraries.PREPARING),
-    (HostTask.SLEEPING, libraries.SLEEPING),
-    (HostTask.READING, libraries.READING),
-)
-
-
 def host_task_of(name: str) -> HostTask | None:
     """Return the task that spans of this name perform; None if they perform no task."""
-    return next((task for task, pattern in _NAMES if pattern.fullmatch(name, 0, LONGEST_MATCHED)), None)
+    found = (task for task, names in TASK_NAMES.items() if names.fullmatch(name, 0, LONGEST_MATCHED))
+    return next(found, None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,8 +64,7 @@ def find_host_tasks(host: Host, launches: Int64) -> HostTasks:
 
     launches: events of the calls that launch work; without any, there is no GPU.
     """
-    kind, call = host.purpose(_NAMES, len(HostTask))
-    kind[kind == len(HostTask)] = NONE
+    kind, call = host.task.copy(), host.task_call.copy()
     if len(launches):
         making = _makes_tensors(host, launches)
         inside = host.tree.under(making) & (kind == NONE)

@@ -10,6 +10,7 @@ from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary import api_calls, kernel_names, libraries, marks, operators, torch_frames
 from tb_gpudiag.vocabulary.recorded import GPU_WORK_CATEGORIES, Category
+from tb_gpudiag.vocabulary.task_names import LOADER
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ def job_kind(host: Host) -> JobKind:
     return JobKind(
         training=False if training is None and server is not None else training,
         pipeline=occurs(events, libraries.PIPELINE),
-        loader=occurs(events, torch_frames.LOADER),
+        loader=occurs(events, LOADER),
         autograd_nodes=max(0, numbers - 1),
         server=None if training else server,
         data_parallel=occurs(events, operators.DATA_PARALLEL),

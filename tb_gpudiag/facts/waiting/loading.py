@@ -57,9 +57,15 @@ class Batches:
     start_ns: Int64
     end_ns: Int64
     fresh: Bool  # the first one of a new iterator, as far as the trace shows it
+    in_process: Bool  # this process loads it, not a worker that may do so ahead
 
     def __len__(self) -> int:
         return len(self.start_ns)
+
+    @property
+    def once(self) -> Bool:
+        """Mask of the first batches of workers: nothing loads them ahead, once per epoch."""
+        return self.fresh & ~self.in_process
 
     @property
     def duration_ns(self) -> Int64:
@@ -69,13 +75,14 @@ class Batches:
 def batches(host: Host, starts: LoaderStarts, window: Window) -> Batches:
     """Find the batches whose fetching began in the window."""
     events, loads = host.events, host.loads(window)
-    return Batches(events.start_ns[loads], events.end_ns[loads], np.isin(loads, starts.fresh))
+    fresh, in_process = np.isin(loads, starts.fresh), host.loads_in_process[loads]
+    return Batches(events.start_ns[loads], events.end_ns[loads], fresh, in_process)
 
 
 def only_first_batch(fetched: Batches, work: Work) -> bool:
-    """Whether all that was fetched is for one step, from a new iterator. Some loops fetch one batch more
-    while they send the first to the GPU. Without kernels, nothing shows where the step begins."""
-    if not len(fetched) or not fetched.fresh[0]:
+    """Whether all that was fetched is for one step, from new workers. Some loops fetch one batch more while
+    they send the first to the GPU. Without kernels, nothing shows where the step begins."""
+    if not fetched.once[:1].any():
         return False
     kernels = work.by_launch[work.events.category[work.event[work.by_launch]] == Category.KERNEL]
     launched = work.launch_start_ns[kernels]

@@ -29,6 +29,7 @@ from tb_gpudiag.report.views.document import (
 )
 from tb_gpudiag.report.views.sections.finding_sections import clear, findings, full_place, unchecked
 from tb_gpudiag.report.wire import GENERATOR
+from tb_gpudiag.vocabulary.marks import kind_of_steps
 from tb_gpudiag.wording.format import count, numbers_text, share, time_us
 from tb_gpudiag.wording.quantity import bandwidth, duration, number, share_of, size
 from tb_gpudiag.wording.vocabulary import EXPOSURE_REASONS, limiter_word
@@ -110,12 +111,14 @@ def _more(*, in_full: bool, has_jobs: bool) -> list[Command]:
 
 
 def heading(report: pb.JobReport) -> str:
-    """`run · 8 ranks`."""
+    """`run · 8 ranks`, or `run · validation steps · 2 ranks` where the names of the files say it."""
     ranks = count(len(report.ranks), "rank")
     if report.world_size > len(report.ranks):
         ranks = f"{len(report.ranks):,} of {report.world_size:,} ranks"
-    run = "" if report.run in ("", ".") else f"{report.run} · "
-    return f"Job {run}{ranks}"
+    runs = set() if report.run in ("", ".") else {report.run}
+    kinds = {kind_of_steps(rank.worker) for rank in report.ranks}
+    of_all = kinds - {""} if len(kinds) == 1 else set()
+    return f"Job {' · '.join([*runs, *of_all, ranks])}"
 
 
 _OVERVIEW: Final = (Column("Job"), Column("Limited by"), Column("First finding"), Column("Other findings"))

@@ -11,7 +11,6 @@ from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause, CauseSpans
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, merged, subtract, union
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.waiting.host_tasks import HostTask
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.cpu_job import (
@@ -45,7 +44,9 @@ from tb_gpudiag.rules.shared.lost_time import (
     unseen,
 )
 from tb_gpudiag.rules.shared.slowed_recording import with_recording_overhead
+from tb_gpudiag.rules.shared.waited_for import meanwhile_evidence
 from tb_gpudiag.vocabulary import levels
+from tb_gpudiag.vocabulary.task_names import HostTask
 from tb_gpudiag.wording.format import in_quotes, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, per_step
 
@@ -116,11 +117,12 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         )
     lost = lost_time(facts, claimed)
     chosen = lost.of(*BETWEEN_CALLS) | (lost.of(Cause.DISPATCH, Cause.LAUNCH) & ~lost.issuing)
+    chosen &= ~lost.evaluating
     total_ns = lost.total_ns(chosen)
     if lost.share(total_ns) < min(LEAST_SHARE, LEAST_TASK_SHARE):
         return _clear(lost, total_ns)
     found, reported = [], EMPTY
-    for kind, own in _tasks(facts, lost, chosen):
+    for kind, own in _tasks(lost, chosen):
         on_host = _task_time(facts, kind)
         found.append(_task_finding(facts, lost, own, kind, on_host))
         reported = merged(reported, on_host)
@@ -134,10 +136,9 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     return sorted(found, key=lambda f: -f.cost_ns) or _clear(lost, total_ns)
 
 
-def _tasks(facts: Facts, lost: Lost, chosen: Bool) -> list[tuple[HostTask, Bool]]:
+def _tasks(lost: Lost, chosen: Bool) -> list[tuple[HostTask, Bool]]:
     """The host tasks with findings of their own, and which of the chosen segments each takes."""
-    kinds = np.where(lost.event == NONE, NONE, facts.host_work.tasks.kind[lost.event])
-    parts = [(kind, chosen & (kinds == kind)) for kind in HostTask]
+    parts = [(kind, chosen & (lost.task == kind)) for kind in HOST_TASK_FIXES]
     return [(kind, own) for kind, own in parts if lost.share(lost.total_ns(own)) >= _least_share(kind)]
 
 
@@ -153,9 +154,9 @@ def _on_cpu(facts: Facts, lost: Lost) -> RuleAnswer:
             f"the recording is one call of {time_ns(lost.window_ns)}, and first calls are slower",
             "Record several iterations, after a few that are not recorded.",
         )
-    free = lost.of(*BETWEEN_CALLS, Cause.DISPATCH, Cause.LAUNCH, Cause.ALLOCATOR)
+    free = lost.of(*BETWEEN_CALLS, Cause.DISPATCH, Cause.LAUNCH, Cause.ALLOCATOR) & ~lost.evaluating
     found = []
-    for kind, own in _tasks(facts, lost, free):
+    for kind, own in _tasks(lost, free):
         found.append(_task_finding(facts, lost, own, kind, None))
         free &= ~own
     python = free & lost.of(*BETWEEN_CALLS)
@@ -199,12 +200,9 @@ def _task_finding(
         fix=host_task_fix(kind, facts.job),
         cost_ns=cost_ns,
         evidence=[
-            Evidence.of_window(
-                f"Main thread in {known.noun}" if on_host is None else f"Idle while {known.activity}",
-                cost_ns,
-                lost.window_ns,
-            ),
+            Evidence.of_window(f"Main thread in {known.noun}", cost_ns, lost.window_ns),
             Evidence("Calls", number(calls, "call"), per_step(calls, len(facts.steps))),
+            *meanwhile_evidence(facts, lost, chosen),
         ],
         # Users do not edit the library, so the place is the function that calls it.
         places=places(facts.host, tasks.call[event], lost.length_ns[chosen], by_operator=True)
@@ -214,6 +212,8 @@ def _task_finding(
         claims=lost.claims(chosen),
     )
     if on_host is not None:
+        idle = Evidence.of_window(f"Idle while {known.activity}", cost_ns, lost.window_ns)
+        found = replace(found, evidence=[idle, *found.evidence[1:]])
         found = _on_gpu(found, kind, on_host, int(facts.gpu.window_account.computing_ns[0]))
     return with_recording_overhead(found, facts, lost, chosen, (_least_share(kind), ERROR_SHARE))
 

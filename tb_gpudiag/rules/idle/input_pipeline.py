@@ -12,7 +12,6 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, subtract, union
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal
-from tb_gpudiag.facts.waiting.host_tasks import HostTask
 from tb_gpudiag.facts.waiting.loading import Batches, LoadPart, load_part, load_parts, loader_kind
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, Removable, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
@@ -24,7 +23,9 @@ from tb_gpudiag.rules.shared.host_task_fixes import (
 )
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, host_time, lost_time, places
 from tb_gpudiag.rules.shared.slowed_recording import least_unrecorded_share, with_recording_overhead
+from tb_gpudiag.rules.shared.waited_for import meanwhile_evidence
 from tb_gpudiag.vocabulary import levels
+from tb_gpudiag.vocabulary.task_names import HostTask
 from tb_gpudiag.vocabulary.torch_frames import MULTI_PROCESS_ITERATOR, SINGLE_PROCESS_ITERATOR
 from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import duration, number
@@ -90,13 +91,13 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     lost = lost_time(facts, claimed)
     if not lost.window_ns:
         return CannotTell("the trace has no host or GPU activity")
-    chosen = lost.of(Cause.INPUT)
+    chosen = lost.of(Cause.INPUT) & ~lost.evaluating
     cost_ns = lost.total_ns(chosen)
     if lost.share(cost_ns) < _least_share(facts, lost):
         return Clear(lost.sentence("data loading", cost_ns))
     found = _finding(facts, lost, chosen)
     fetched = facts.batches
-    first = union(fetched.start_ns[fetched.fresh], fetched.end_ns[fetched.fresh])
+    first = union(fetched.start_ns[fetched.once], fetched.end_ns[fetched.once])
     later_ns = subtract(lost.stretches(chosen), first).total
     if not _fresh_batches(fetched) and lost.share(later_ns) < ERROR_SHARE:
         found = replace(found, severity=Severity.WARNING)
@@ -161,8 +162,9 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
             *(
                 Evidence.of_cost(HOST_TASK_FIXES[task].label, ns, cost_ns)
                 for task, ns in tasks.items()
-                if ns >= LEAST_TASK * cost_ns
+                if ns >= LEAST_TASK * cost_ns and not (parts and HOST_TASK_FIXES[task].waits)
             ),
+            *meanwhile_evidence(facts, lost, chosen),
             Evidence("Batches fetched", number(len(fetched))),
             *([Evidence("From a new iterator", number(int(fetched.fresh.sum()), "batch"))] if anew else []),
             *_slow_first(fetched.duration_ns),
@@ -195,27 +197,27 @@ def _fresh_batches(fetched: Batches) -> bool:
 def _fix(kind: str, *, pipeline: bool, receiving: bool, anew: bool, crowded: bool, gpu: bool) -> Fix:
     """anew: most batches come from a new iterator. crowded: workers may want more cores than there are. gpu:
     the batches go to a GPU."""
-    if pipeline:
-        return PIPELINE_FIX
-    if anew:
-        text = "Make one iterator per epoch, with persistent workers that load ahead."
-        return Fix(text, CODE["one_iterator"], _URL)
-    if crowded:
-        text = "Make each item cheaper to load, and try fewer workers: cores may be short."
-        code = CODE["fewer_workers"]
-        return Fix(text, code if gpu else code.replace(_PINNED, ""), _URL)
-    if kind in {"", SINGLE_PROCESS_ITERATOR}:
-        text, code = "Load batches ahead of time, in worker processes.", CODE["workers"]
-        return Fix(text, f"{code}\n{CODE['to_gpu']}" if gpu else code.replace(_PINNED, ""), _URL)
-    if receiving:
-        return Fix(
-            "Let a thread of the loader receive batches, and send fewer tensors.", CODE["receiving"], _URL
-        )
-    if not gpu:
-        text = "Make each item cheaper to load. More workers help only if CPU cores are free."
-        return Fix(text, CODE["more_workers"].replace(_PINNED, ""), _URL)
-    text = "Give the loader more workers if there are CPU cores for them, or make each item cheaper to load."
-    return Fix(text, CODE["more_workers"], _URL)
+    workers = f"{CODE['workers']}\n{CODE['to_gpu']}" if gpu else CODE["workers"]
+    cases = (
+        (pipeline, PIPELINE_FIX.text, PIPELINE_FIX.code),
+        (anew, "Make one iterator per epoch, with persistent workers that load ahead.", CODE["one_iterator"]),
+        (crowded, _CROWDED, CODE["fewer_workers"]),
+        (kind in {"", SINGLE_PROCESS_ITERATOR}, _AHEAD, workers),
+        (receiving, _RECEIVING, CODE["receiving"]),
+        (gpu, _MORE_WORKERS, CODE["more_workers"]),
+        (True, _CHEAPER, CODE["more_workers"]),
+    )
+    text, code = next((text, code) for holds, text, code in cases if holds)
+    return Fix(text, code if gpu else code.replace(_PINNED, ""), PIPELINE_FIX.url if pipeline else _URL)
+
+
+_CROWDED = "Make each item cheaper to load, and try fewer workers: cores may be short."
+_AHEAD = "Load batches ahead of time, in worker processes."
+_RECEIVING = "Let a thread of the loader receive batches, and send fewer tensors."
+_MORE_WORKERS = (
+    "Give the loader more workers if there are CPU cores for them, or make each item cheaper to load."
+)
+_CHEAPER = "Make each item cheaper to load. More workers help only if CPU cores are free."
 
 
 def _slow_first(fetch_ns: Int64) -> list[Evidence]:

@@ -15,7 +15,7 @@ from tb_gpudiag.facts.core.steady import leading_slow_steps
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.stepping.pattern import Pattern, Shape, find_pattern
 from tb_gpudiag.facts.stepping.variance import MeasuredSteps, only_in, optimizer_only_in
-from tb_gpudiag.facts.waiting.host_tasks import HostTask, host_task_of
+from tb_gpudiag.facts.waiting.host_tasks import host_task_of
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.answer import (
@@ -37,6 +37,7 @@ from tb_gpudiag.rules.shared.odd_recordings import steps_not_comparable
 from tb_gpudiag.rules.shared.server_recording import not_alike
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.frames import parse_frame
+from tb_gpudiag.vocabulary.task_names import HostTask
 from tb_gpudiag.wording.format import count, in_quotes, ordinal, time_ns
 from tb_gpudiag.wording.quantity import Quantity, duration, number, ratio
 from tb_gpudiag.wording.vocabulary import CAUSES
@@ -60,7 +61,7 @@ ONLY_SHARE = levels.SIZEABLE
 # What to do if slow steps launch as much as the others, and do nothing that the others do not.
 _SAME_WORK = {
     Shape.SINGLE: "These steps launched as much as the others, only more slowly. Record again; if it "
-    "persists, check what else runs on the machine.",
+    "persists, check what else runs on the machine, and record Python's collections of garbage (GD102).",
     Shape.PERIODIC: "Look for something that runs at this interval in this process or next to it: logging, a "
     "monitor, a second job.",
     Shape.SLOWER: "Find what changed at this step. Something that stays switched on, another process on the "
@@ -313,7 +314,7 @@ def _fix(
 ) -> Fix:
     """main: name of the part that grew most; only: (name, ns) of what only slow steps ran; same: slow steps
     launch as much as the others."""
-    tasks = [task for name, _ in only if (task := host_task_of(name)) is not None]
+    tasks = [task for name, _ in only if (task := host_task_of(name)) in HOST_TASK_FIXES]
     if tasks:
         return host_task_fix(tasks[0], job)
     if cause is Cause.ALLOCATOR and same and not only:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import compress
+from typing import NamedTuple
 
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.training_mode import before_backward
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity
@@ -14,6 +17,7 @@ from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.rules.shared.lost_time import lost_time, places
 from tb_gpudiag.vocabulary import levels
+from tb_gpudiag.vocabulary.task_names import HostTask
 from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import number, per_step
 
@@ -21,8 +25,6 @@ CODE = fix_code(__name__)
 
 # The steps of public trainings spend up to 5% here, most of them none.
 LEAST_SHARE = levels.SIZEABLE
-
-_TITLE = "Work without gradients, beside the training, takes"
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
@@ -42,21 +44,24 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
 
 def _on_main_thread(facts: Facts) -> RuleAnswer:
     lost = lost_time(facts)
-    chosen = _among(facts.host_work.without_gradients, lost.event)
+    chosen = _among(facts.host_work.without_gradients, lost.event) | lost.evaluating
     cost_ns = lost.total_ns(chosen)
     if lost.share(cost_ns) < LEAST_SHARE:
         return _clear(cost_ns, lost.window_ns)
-    found = _finding(facts, lost.event[chosen], cost_ns, lost.length_ns[chosen])
+    found = _finding(facts, lost.event[chosen], cost_ns, lost.length_ns[chosen], lost.start_ns[chosen])
     return replace(found, ranges=lost.ranges(chosen))
 
 
 def _on_gpu(facts: Facts, claimed: Claimed) -> RuleAnswer:
     time = KernelTime(facts)
     chosen = _among(facts.host_work.without_gradients, time.kernels.origin)
+    chosen |= facts.host_work.tasks.of(time.kernels.origin) == HostTask.EVALUATING
     total_ns, free = time.total_ns(chosen), time.free(chosen, claimed)
     if time.share(total_ns) < LEAST_SHARE:
         return _clear(total_ns, time.window_ns)
-    found = _finding(facts, time.kernels.origin[chosen], total_ns, time.kernels.duration_ns[chosen])
+    kernels = time.kernels
+    columns = kernels.origin[chosen], total_ns, kernels.duration_ns[chosen], kernels.start_ns[chosen]
+    found = _finding(facts, *columns)
     return replace(
         found,
         cost_ns=free.total,
@@ -80,40 +85,77 @@ def _clear(cost_ns: int, window_ns: int) -> Clear:
     )
 
 
-def _finding(facts: Facts, event: Int64, cost_ns: int, weight_ns: Int64) -> Finding:
-    """event: the host events of the time, and weight_ns how long each takes."""
-    window_ns = facts.window.duration_ns
-    operators = len(np.unique(facts.host.operator[event]))
+def _finding(facts: Facts, event: Int64, cost_ns: int, weight_ns: Int64, time_ns: Int64) -> Finding:
+    """event: the host events of the time; weight_ns, time_ns: how long each takes, and when it begins."""
+    window_ns, operator = facts.window.duration_ns, facts.host.operator[event]
+    operators = len(np.unique(operator[operator != NONE]))
+    evaluates = facts.host_work.tasks.of(event) == HostTask.EVALUATING
     whose = "the main thread's time" if facts.device is None else "the time"
     before = before_backward(facts.host, facts.recorded_steps)[event]
-    learns = bool(2 * weight_ns[before].sum() >= weight_ns.sum())
+    evaluates = facts.host_work.tasks.of(event) == HostTask.EVALUATING
+    mostly = (2 * weight_ns[some].sum() >= weight_ns.sum() for some in (evaluates, before))
+    case = next(compress((_EVALUATES, _BEFORE), mostly), _OTHERS)
     return Finding(
-        title=f"{_TITLE} {share(cost_ns, window_ns)} of {whose}",
-        summary="Operators run with gradients switched off, outside the backward pass and the optimizer: "
-        f"{_BEFORE if learns else _OTHERS}. The trace does not show whether each step needs them.",
-        fix=_MORE_AT_A_TIME if learns else Fix(_RARELY, CODE["rarely"]),
+        title=f"{case.title} {share(cost_ns, window_ns)} of {whose}",
+        summary=case.summary,
+        fix=case.fix,
         cost_ns=cost_ns,
         evidence=[
-            Evidence.of_window("Without gradients", cost_ns, window_ns),
+            Evidence.of_window(case.noun, cost_ns, window_ns),
             Evidence("Operators", number(operators, "operator"), per_step(operators, len(facts.steps))),
         ],
         places=places(facts.host, event, weight_ns, by_operator=not facts.recorded.stacks),
-        sure=not learns,
+        severity=case.severities[_in_most_steps(facts.steps, time_ns[evaluates])],
+        sure=case is not _BEFORE,
     )
 
 
-_OTHERS = "an evaluation, a second model, an average of the weights, statistics"
+def _in_most_steps(steps: Steps, time_ns: Int64) -> bool:
+    """Whether times are in more than half of the steps: not an evaluation now and then."""
+    return 2 * len(np.unique(np.searchsorted(steps.start_ns, time_ns))) > max(1, len(steps))
 
-_BEFORE = (
-    "most of them before the backward pass of a step, which may learn from what they make, as from moves of "
-    "a game or the outputs of another model"
+
+class _Case(NamedTuple):
+    title: str
+    noun: str
+    summary: str
+    fix: Fix
+    severities: tuple[Severity, Severity]  # in some steps, in most of them
+
+
+_WITHOUT = (
+    "Operators run with gradients switched off, outside the backward pass and the optimizer: {}. The trace "
+    "does not show whether each step needs them."
 )
 
-_RARELY = "Run what not every step needs in every hundredth."
+_RARELY = Fix("Run what not every step needs in every hundredth.", CODE["rarely"])
 
-_MORE_AT_A_TIME = Fix(
-    "If the step learns from what this makes, make it in a cheaper way, or more of it at a time: larger "
-    "batches, more games at once. Otherwise, run it in every hundredth step."
+_EVALUATES = _Case(
+    "Evaluation, in the steps of the training, takes",
+    "In the evaluation",
+    "The training evaluates its model within the recorded steps: this is all of that, with its "
+    "Python and its loading. The trace does not show whether it has to be so often, or with so much data.",
+    _RARELY,
+    (Severity.INFO, Severity.WARNING),
+)
+
+_BEFORE = _Case(
+    "Work without gradients, beside the training, takes",
+    "Without gradients",
+    _WITHOUT.format(
+        "most of them before the backward pass of a step, which may learn from what they make, as from moves "
+        "of a game or the outputs of another model"
+    ),
+    Fix(
+        "If the step learns from what this makes, make it in a cheaper way, or more of it at a time: larger "
+        "batches, more games at once. Otherwise, run it in every hundredth step."
+    ),
+    (Severity.INFO, Severity.INFO),
+)
+
+_OTHERS = _BEFORE._replace(
+    summary=_WITHOUT.format("an evaluation, a second model, an average of the weights, statistics"),
+    fix=_RARELY,
 )
 
 

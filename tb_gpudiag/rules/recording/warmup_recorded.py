@@ -8,6 +8,7 @@ from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.steady import MOST, leading_slow_steps
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.stepping.variance import optimizer_only_in
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Range, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule
 from tb_gpudiag.rules.shared.first_run_words import first_run_parts
@@ -59,7 +60,7 @@ def _first_steps(facts: Facts) -> RuleAnswer:
     if facts.device is not None and not np.median(steps.work):
         return CannotTell("the trace has no GPU work for most steps")
     slow, steady_ns = leading_slow_steps(length_ns)
-    if not slow:
+    if not slow or optimizer_only_in(facts.host, steps, np.arange(len(steps)) < slow):
         return Clear(f"the first step took {duration(length_ns[0])}, the median step {duration(steady_ns)}")
     slowdown = ratio(length_ns[0] / steady_ns, "the median")
     extra_ns = int(length_ns[:slow].sum() - slow * steady_ns)
@@ -110,7 +111,7 @@ def _is_largest_part(facts: Facts) -> bool:
     device = facts.device
     if device is None or len(facts.steps) >= FEWEST_STEPS:
         return False
-    parts = split_window(device.window_account, lost_time(facts), facts.host_work.tasks, device.lost.total)
+    parts = split_window(device.window_account, lost_time(facts), device.lost.total)
     others = max(parts.computing_ns, SPOILS_SHARE * parts.window_ns, *parts.by_limiter.values())
     return parts.initialization_ns >= others
 

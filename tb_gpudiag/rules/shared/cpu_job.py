@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64, summed
-from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause
+from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.facts import Facts
@@ -18,6 +18,7 @@ from tb_gpudiag.rules.answer import Evidence, Finding, Fix
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost, places
 from tb_gpudiag.rules.shared.verdict_shares import CLEAR_LEAD, LEAST_SHARE
+from tb_gpudiag.vocabulary.task_names import HostTask
 from tb_gpudiag.wording.format import time_ns
 from tb_gpudiag.wording.quantity import duration, number, per_step
 
@@ -54,6 +55,8 @@ class CpuTime:
     computing_ns: int
     overhead_ns: int  # in small operators
     python_ns: int
+    task_ns: Int64  # in each HostTask, with the operators in it
+    waiting_ns: int
     profiler_ns: int
     compiling_ns: int
     input_ns: int
@@ -64,13 +67,19 @@ class CpuTime:
         """What each limiter other than computing would account for. "host" is told apart later."""
         return {
             "input": self.input_ns,
-            "host": self.overhead_ns + self.python_ns + self.compiling_ns,
+            "host": sum(self.host.values()),
+            "waiting": self.waiting_ns,
             "communication": self.communicating_ns,
         }
 
     @property
     def host(self) -> dict[str, int]:
-        return {"compile": self.compiling_ns, "overhead": self.overhead_ns, "python": self.python_ns}
+        return {
+            "compile": self.compiling_ns,
+            "overhead": self.overhead_ns,
+            "python": self.python_ns,
+            "tasks": int(self.task_ns.sum()),
+        }
 
     @property
     def computing_limits(self) -> bool:
@@ -78,25 +87,29 @@ class CpuTime:
         host together."""
         others = self.others
         most_ns = max(others.values())
-        single_ns = max(others["input"], others["communication"], *self.host.values())
+        single_ns = max(others["input"], others["waiting"], others["communication"], *self.host.values())
         leads = self.computing_ns >= max(CLEAR_LEAD * single_ns, most_ns)
         return leads or most_ns < LEAST_SHARE * self.window_ns
 
 
 def cpu_time(lost: Lost, small_operators: Bool) -> CpuTime:
     """Split the main thread's time. small_operators: mask of events."""
-    overhead = in_overhead(lost, small_operators)
-    computing = lost.of(*ISSUING, Cause.ALLOCATOR) & ~overhead
+    tasks, rest = lost.task != NONE, ~lost.evaluating
+    busy = tasks & (lost.of(Cause.PYTHON, Cause.HOST, *ISSUING, Cause.ALLOCATOR) | lost.evaluating)
+    overhead = in_overhead(lost, small_operators) & ~tasks
+    computing = lost.of(*ISSUING, Cause.ALLOCATOR) & ~overhead & ~tasks
     return CpuTime(
         window_ns=lost.window_ns,
         computing=computing,
         computing_ns=lost.total_ns(computing),
         overhead_ns=lost.total_ns(overhead),
-        python_ns=lost.total_ns(lost.of(*BETWEEN_CALLS)),
-        profiler_ns=lost.total_ns(lost.of(Cause.PROFILER)),
-        compiling_ns=lost.total_ns(lost.of(Cause.COMPILE)),
-        input_ns=lost.total_ns(lost.of(Cause.INPUT)),
-        communicating_ns=lost.total_ns(lost.of(*COMMUNICATES)),
+        python_ns=lost.total_ns(lost.of(Cause.PYTHON, Cause.HOST) & ~tasks),
+        task_ns=summed(lost.task[busy], lost.length_ns[busy], len(HostTask)),
+        waiting_ns=lost.total_ns(lost.of(Cause.WAITING)),
+        profiler_ns=lost.total_ns(lost.of(Cause.PROFILER) & rest),
+        compiling_ns=lost.total_ns(lost.of(Cause.COMPILE) & rest),
+        input_ns=lost.total_ns(lost.of(Cause.INPUT) & rest),
+        communicating_ns=lost.total_ns(lost.of(*COMMUNICATES) & rest),
     )
 
 

@@ -9,10 +9,13 @@ from tb_gpudiag.facts.core.steady import MOST
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.shared.cpu_job import CpuTime, cpu_time
 from tb_gpudiag.rules.shared.first_run_words import first_run_sentence
+from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES
 from tb_gpudiag.rules.shared.lost_time import MOSTLY_UNSEEN, Lost
 from tb_gpudiag.rules.shared.odd_recordings import no_gpu_sentence
 from tb_gpudiag.rules.shared.verdict_sentences import BESIDES_COMPUTING, FOR_ENGINE, NO_REQUESTS
 from tb_gpudiag.rules.shared.verdict_shares import CLEAR_LEAD, LEAST_SHARE
+from tb_gpudiag.rules.shared.waited_for import waits_sentence
+from tb_gpudiag.vocabulary.task_names import HostTask
 from tb_gpudiag.wording.format import share
 
 
@@ -34,7 +37,8 @@ def cpu_verdict(facts: Facts, lost: Lost, unseen_ns: int) -> tuple[str, str]:
         if took >= MOSTLY_UNSEEN:
             return "unknown", f"{start}: record more steps, after a warm-up, to see what limits the job."
         start += ": that is no part of the job."
-    return _host(facts, lost, spent, unseen_ns, start)
+    limiter, said = _host(facts, lost, spent, unseen_ns, start)
+    return limiter, " ".join(filter(None, (said, waits_sentence(facts, limiter))))
 
 
 def _host(facts: Facts, lost: Lost, spent: CpuTime, unseen_ns: int, start: str) -> tuple[str, str]:
@@ -57,12 +61,16 @@ def _host(facts: Facts, lost: Lost, spent: CpuTime, unseen_ns: int, start: str) 
     if first == "python" and unseen_ns >= MOSTLY_UNSEEN * spent.python_ns:
         said = f"The main thread spent {share(unseen_ns, window_ns)} of its time in something unrecorded."
         return "unknown", f"{start} {said} Record with with_stack=True to see what."
-    where, limits = _HOST_SENTENCES[first]
+    if first == "tasks":
+        task = HostTask(spent.task_ns.argmax())
+        most_ns, where, limits = int(spent.task_ns[task]), f"{HOST_TASK_FIXES[task].activity}.", _OWN_WORK
+    else:
+        where, limits = _HOST_SENTENCES[first]
     said = f"The main thread spent {share(most_ns, window_ns)} of its time {where} "
     besides = near and spent.computing_ns > most_ns
     said += BESIDES_COMPUTING.format(computing=share(spent.computing_ns, window_ns)) if besides else limits
     said += _beside_it(spent, {first, "compute"} if besides else {first}) if near else ""
-    return "python" if first == "overhead" else first, f"{start} {said}"
+    return "python" if first in {"overhead", "tasks"} else first, f"{start} {said}"
 
 
 def _beside_it(spent: CpuTime, named: Set[str]) -> str:
@@ -86,10 +94,14 @@ _TAKES = {
     "overhead": "small operators take",
     "compute": "computing takes",
     "compile": "compiling takes",
+    "waiting": "waiting in a call takes",
     "python": "Python between operators takes",
+    "tasks": "work such as logging and saving takes",
     "communication": "collectives take",
 }
 
+
+_OWN_WORK = "The host's own work limits this job."
 
 _HOST_SENTENCES = {
     "input": ("loading data.", "The data pipeline limits this job."),
@@ -98,4 +110,5 @@ _HOST_SENTENCES = {
     "compile": ("compiling.", "Compilation limits this job."),
     "python": ("in Python between operators.", "The host's own code limits this job."),
     "communication": ("in collectives.", "Communication limits this job."),
+    "waiting": ("waiting in a call.", "That limits this job."),
 }

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tb_gpudiag.facts.waiting.host_tasks import HostTask
 from tb_gpudiag.facts.waiting.interruptions import Interruptions
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.answer import Fix
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.vocabulary import levels
+from tb_gpudiag.vocabulary.task_names import HostTask
 from tb_gpudiag.wording.format import count, time_ns
 
 _CODE = fix_code("tb_gpudiag.rules.idle.host_bound")
@@ -22,6 +22,7 @@ class HostTaskFix(NamedTuple):
     activity: str  # completes "the host was busy ..."
     fix: Fix
     least_removed: float  # share of the time that the fix removes at least
+    waits: bool = False  # the main thread sits in one call
 
     @property
     def label(self) -> str:
@@ -74,6 +75,71 @@ HOST_TASK_FIXES = {
             "https://docs.python.org/3/library/threading.html#event-objects",
         ),
         _RARELY,
+        waits=True,
+    ),
+    HostTask.EVALUATING: HostTaskFix(
+        "evaluation",
+        "evaluating the model",
+        Fix("Evaluate less often, or on less data.", ""),
+        _RARELY,
+    ),
+    HostTask.THREAD: HostTaskFix(
+        "waiting for another thread",
+        "waiting for another thread",
+        Fix(
+            "Let the other thread begin earlier, so that its result is there when the step needs it, or make "
+            "what it does faster.",
+            _CODE["wait_for_thread"],
+            "https://docs.python.org/3/library/concurrent.futures.html",
+        ),
+        _FASTER,
+        waits=True,
+    ),
+    HostTask.PROCESS: HostTaskFix(
+        "waiting for a child process",
+        "waiting for a child process",
+        Fix(
+            "Start the process before the step that needs its result, keep it, and ask for the next result "
+            "before this one is used.",
+            _CODE["wait_for_process"],
+            "https://docs.python.org/3/library/concurrent.futures.html#processpoolexecutor",
+        ),
+        _FASTER,
+        waits=True,
+    ),
+    HostTask.SOCKET: HostTaskFix(
+        "waiting for a socket",
+        "waiting for a socket",
+        Fix(
+            "Ask for the next data while this step computes, or keep a copy of it on this machine.",
+            _CODE["wait_for_socket"],
+            "https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading",
+        ),
+        _FASTER,
+        waits=True,
+    ),
+    HostTask.FILE: HostTaskFix(
+        "reading and writing files",
+        "reading or writing a file",
+        Fix(
+            "Read the next file while this step computes, from a faster disk or from memory; write from "
+            "another thread.",
+            _CODE["wait_for_file"],
+            "https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading",
+        ),
+        _FASTER,
+        waits=True,
+    ),
+    HostTask.LOCK: HostTaskFix(
+        "waiting for a lock",
+        "waiting for a lock",
+        Fix(
+            "Hold the lock for a shorter time in the other thread or process, or give each its own data.",
+            _CODE["wait_for_lock"],
+            "https://docs.python.org/3/library/threading.html#lock-objects",
+        ),
+        _FASTER,
+        waits=True,
     ),
     HostTask.MAKING: HostTaskFix(
         "making tensors on the CPU",
@@ -152,12 +218,12 @@ _WITHOUT_LOADER = {
 
 def host_task_fix(task: HostTask, job: JobKind) -> Fix:
     """Return the fix of a host task that fits what feeds the job: a pipeline, a DataLoader or neither."""
-    if task in _WITHOUT_LOADER and job.pipeline:
+    if task not in _WITHOUT_LOADER:
+        return HOST_TASK_FIXES[task].fix
+    if job.pipeline:
         return PIPELINE_FIX
-    once = task is HostTask.TOKENIZING and job.training is not False  # a data set can be tokenized in advance
-    if task in _WITHOUT_LOADER and not job.loader and not once:
-        return _WITHOUT_LOADER[task]
-    return HOST_TASK_FIXES[task].fix
+    in_advance = task is HostTask.TOKENIZING and job.training is not False  # of a data set
+    return HOST_TASK_FIXES[task].fix if job.loader or in_advance else _WITHOUT_LOADER[task]
 
 
 def oversubscribed_sentence(found: Interruptions) -> str:

@@ -12,11 +12,11 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, complement, expand, overlapping, union
 from tb_gpudiag.facts.core.places import by_place
 from tb_gpudiag.facts.replay.replay import Removal
-from tb_gpudiag.facts.waiting.host_tasks import HostTask
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.answer import Place, Range, Removable, place_at
 from tb_gpudiag.rules.rule import NOTHING_CLAIMED, Claimed
 from tb_gpudiag.vocabulary import levels
+from tb_gpudiag.vocabulary.task_names import HostTask
 from tb_gpudiag.wording.format import share
 
 if TYPE_CHECKING:
@@ -64,7 +64,17 @@ class Lost:
     gap_ns: Int64
     trigger: UInt8
     launch: Int64  # launch of the work that ended the gap, or NONE
-    making: Bool  # the host makes a random tensor for the GPU: no launch is on its way
+    task: Int64  # HostTask, or NONE
+
+    @property
+    def making(self) -> Bool:
+        """Mask of the segments in which the host makes a tensor for the GPU: no launch is on its way."""
+        return self.task == HostTask.MAKING
+
+    @property
+    def evaluating(self) -> Bool:
+        """Mask of the main thread's time in an evaluation beside the training, which GD511 is about."""
+        return (self.task == HostTask.EVALUATING) & (self.device == NO_DEVICE)
 
     @property
     def length_ns(self) -> Int64:
@@ -141,7 +151,7 @@ def lost_time(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Lost:
             gap_ns=zero + window.duration_ns,
             trigger=np.zeros_like(spans.cause),
             launch=none,
-            making=_making(facts, spans.event),
+            task=facts.host_work.tasks.of(spans.event),
         )
     ledger, gaps = device.ledger, device.ledger.gaps
     free = complement(claimed.get(device.id, EMPTY), window.start_ns, window.end_ns)
@@ -162,13 +172,8 @@ def lost_time(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Lost:
         gap_ns=(gaps.end_ns - gaps.start_ns)[gap],
         trigger=gaps.trigger[gap],
         launch=gaps.launch[gap],
-        making=_making(facts, ledger.event[segment]),
+        task=facts.host_work.tasks.of(ledger.event[segment]),
     )
-
-
-def _making(facts: Facts, event: Int64) -> Bool:
-    """Mask of time in which the host makes tensors, shape of `event`, which may be NONE."""
-    return facts.host_work.tasks.of(event) == HostTask.MAKING
 
 
 def unseen(lost: Lost, facts: Facts) -> Bool:

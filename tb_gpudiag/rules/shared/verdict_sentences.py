@@ -74,7 +74,7 @@ def waiting_sentence(limiter: str, ranked: Sequence[RuleFinding]) -> str:
 
 
 _EXPLAINS = {
-    "python": ("launch", "compile", "input"),  # making tensors counts as data loading
+    "python": ("launch", "compile", "input", "waiting"),  # making tensors counts as data loading
     "launch": ("python", "compile"),
     "compile": ("python", "launch"),
     "graph": ("launch",),

@@ -7,7 +7,6 @@ import numpy as np
 from tb_gpudiag.arrays import summed
 from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause
 from tb_gpudiag.facts.core.ledger import TimeAccount
-from tb_gpudiag.facts.waiting.host_tasks import HostTask, HostTasks
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost
 
@@ -37,6 +36,7 @@ class WindowParts:
     launching_ns: int  # from an operator to its kernel, in short gaps between kernels
     operators_ns: int  # the same in long gaps: operators that take long on the host
     python_ns: int
+    waiting_ns: int  # the host sat in a call that waits
     compiling_ns: int
     requests_ns: int  # an inference engine had nothing to run
     initialization_ns: int
@@ -69,6 +69,7 @@ class WindowParts:
             "memory": self.allocator_ns,
             "nodes": self.between_nodes_ns,
             "host": sum(self.host.values()),
+            "waiting": self.waiting_ns,
             "requests": self.requests_ns,
             "initialization": self.initialization_ns,
             "unknown": self.unexplained_ns,
@@ -84,7 +85,7 @@ class WindowParts:
         }
 
 
-def split_window(account: TimeAccount, lost: Lost, tasks: HostTasks, unrecorded_ns: int = 0) -> WindowParts:
+def split_window(account: TimeAccount, lost: Lost, unrecorded_ns: int = 0) -> WindowParts:
     """Split the step window. account: `DeviceFacts.window_account`; lost: its idle time; unrecorded_ns: how
     much of that lost kernels may have taken.
 
@@ -94,7 +95,7 @@ def split_window(account: TimeAccount, lost: Lost, tasks: HostTasks, unrecorded_
     idle = account.idle_ns[0] - refilling
 
     own_ns = lost.length_ns - lost.drained_ns
-    making = lost.of(*_ON_HOST) & (tasks.of(lost.event) == HostTask.MAKING)
+    making = lost.of(*_ON_HOST) & lost.making
     made = np.bincount(lost.cause[making], weights=own_ns[making], minlength=len(Cause)).astype(np.int64)
     long = lost.of(*ISSUING) & ~lost.issuing & ~making
 
@@ -113,7 +114,8 @@ def split_window(account: TimeAccount, lost: Lost, tasks: HostTasks, unrecorded_
         between_nodes_ns=total(Cause.GRAPH),
         launching_ns=total(*ISSUING) - int(own_ns[long].sum()),
         operators_ns=int(own_ns[long].sum()),
-        python_ns=total(*BETWEEN_CALLS),
+        python_ns=total(Cause.PYTHON, Cause.HOST),
+        waiting_ns=total(Cause.WAITING),
         compiling_ns=total(Cause.COMPILE),
         requests_ns=total(Cause.REQUESTS),
         initialization_ns=total(Cause.INITIALIZATION),

@@ -9,7 +9,7 @@ import pytest
 
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.answer import Clear, Severity
+from tb_gpudiag.rules.answer import Clear
 from tb_gpudiag.rules.idle.allocator_in_step import RULE as ALLOCATOR
 from tb_gpudiag.rules.idle.input_pipeline import RULE as INPUT
 from tb_gpudiag.rules.verdict import find_verdict
@@ -298,17 +298,22 @@ def test_a_stretch_with_hardly_any_gpu_work_is_no_steady_part() -> None:
     assert facts.window.contains(facts.work.start_ns).all()
 
 
-def test_one_batch_of_a_new_iterator_says_nothing_about_later_ones() -> None:
-    trace = TraceBuilder()
+@pytest.mark.parametrize("stacks", [True, False])
+def test_the_first_batch_of_a_loader_without_workers_takes_as_long_as_any_other(*, stacks: bool) -> None:
+    trace = TraceBuilder(devices=())
     main = trace.thread()
-    main.launch("before", at=0, us=5, runs_at=10, runs_us=50)
+    main.frame("train.py(3): main", at=0, us=300 * MS)
     main.op("aten::empty", at=100, us=4).op("aten::random_", at=105, us=5)
     main.op("aten::item", at=112, us=4).op("aten::_local_scalar_dense", at=113, us=2)
-    main.loader(at=200, us=20 * MS)
-    main.launch("gemm", at=21 * MS, us=5, runs_at=21 * MS + 10, runs_us=50 * MS)
-    found = finding(INPUT.check(facts_of(trace), {}))
-    assert found.severity == Severity.INFO
-    assert found.records_again
+    if stacks:
+        main.frame("torch/utils/data/dataloader.py(731): __next__", at=199, us=201 * MS)
+    main.loader(at=200, us=200 * MS, workers=0)
+    main.op("aten::mm", at=210 * MS, us=90 * MS)
+    facts = facts_of(trace)
+    found = finding(INPUT.check(facts, {}))
+    assert found.severity is None
+    assert found.cost_ns == pytest.approx(200e6, rel=0.01)
+    assert find_verdict(facts).limiter == "input"
 
 
 def test_files_that_starting_workers_open_are_no_batches(tmp_path: Path) -> None:
@@ -329,11 +334,11 @@ def test_the_thread_that_fetches_need_not_launch_most_and_a_first_batch_is_a_hin
     main, engine = trace.thread(), trace.thread()
     main.op("aten::empty", at=0, us=4).op("aten::random_", at=5, us=5)
     main.op("aten::item", at=12, us=4).op("aten::_local_scalar_dense", at=13, us=2)
-    main.loader(at=20, us=12 * MS)
+    main.loader(at=20, us=12 * MS, workers=4)
     main.copy("HtoD", at=13 * MS, us=10, runs_at=13 * MS + 20, runs_us=20, bytes=2**10, pinned=True)
-    main.loader(at=14 * MS, us=5 * MS)
+    main.loader(at=14 * MS, us=5 * MS, workers=4)
     for i, thread in enumerate([main, engine, engine, engine]):
         thread.launch(f"gemm{i}", at=20 * MS + 50 * i, us=5, runs_at=21 * MS + i * 15 * MS, runs_us=15 * MS)
     facts = facts_of(trace)
     assert facts.loader_starts.fresh.size == 1
-    assert finding(INPUT.check(facts, {})).severity == Severity.INFO
+    assert facts.only_first_batch

@@ -27,6 +27,16 @@ def test_steps_are_those_of_the_host_each_once_in_order() -> None:
     assert steps.end_ns.tolist() == [500 * US, 900 * US]
 
 
+def test_marks_of_one_name_that_follow_each_other_are_different_steps() -> None:
+    """As where a sanity check before the training counted steps, too. A mark inside its own kind is none."""
+    trace = TraceBuilder()
+    trace.thread().step(2, at=0, us=90).step(1, at=100, us=90).step(2, at=200, us=90).step(3, at=300, us=90)
+    trace.thread().step(3, at=310, us=70)
+    steps = facts_of(trace).recorded_steps
+    assert steps.names == ["ProfilerStep#2", "ProfilerStep#1", "ProfilerStep#2 (2)", "ProfilerStep#3"]
+    assert ((steps.end_ns - steps.start_ns) == 90 * US).all()
+
+
 def test_the_step_window_ends_with_the_work_that_the_steps_launched() -> None:
     trace = TraceBuilder()
     main = trace.thread()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64
-from tb_gpudiag.facts.waiting.host_tasks import HostTask, host_task_of
+from tb_gpudiag.facts.waiting.host_tasks import host_task_of
+from tb_gpudiag.vocabulary.task_names import HostTask
 from tests.builder import TraceBuilder
 from tests.facts import facts_of
 from tests.with_each import with_each
@@ -34,6 +35,16 @@ from tests.with_each import with_each
         ("transformers/models/owlv2/image_processing_owlv2.py(301): resize", HostTask.PREPARING),
         ("torchvision/transforms/functional.py(420): resize", HostTask.PREPARING),
         ("<built-in method resize of ImagingCore object at 0x7ff19646ddf0>", HostTask.PREPARING),
+        ("[pl][profile]save_checkpoint", HostTask.SAVING),
+        ("[pl][profile][Callback]ModelCheckpoint{'monitor': None}.on_train_batch_end", None),
+        ("transformers/trainer.py(3100): _save_checkpoint", HostTask.SAVING),
+        ("transformers/trainer.py(4100): evaluate", HostTask.EVALUATING),
+        ("queue.py(154): get", HostTask.THREAD),
+        ("/usr/lib/python3.11/queue.py(154): get", HostTask.THREAD),
+        ("<built-in method get of _queue.SimpleQueue object at 0x7f>", HostTask.THREAD),
+        ("<built-in method readall of _io.FileIO object at 0x7fb>", HostTask.FILE),
+        ("<built-in method get of dict object at 0x7fb>", None),
+        ("project/queue.py(3): get", None),
         # The whole job runs inside the loop over a progress bar.
         ("tqdm/std.py(1187): __iter__", None),
         # A user's own file with the name of a library.

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tb_gpudiag.rules.answer import Severity
@@ -19,9 +20,11 @@ EVALUATES: Act = lambda main, at, us: main.op("aten::linear", at=at, us=us).op( 
 )
 
 
-def _training(act: Act, us: float, *, gpu: bool, numbers: bool = True) -> TraceBuilder:
-    """Build a step of 1,000 µs: a forward pass, a backward pass, and `act` for so long. With a GPU, a kernel
-    runs for as long as `act` does."""
+def _training(
+    act: Act, us: float, *, gpu: bool, numbers: bool = True, function: str = "average"
+) -> TraceBuilder:
+    """Build a step of 1,000 µs: a forward pass, a backward pass, and a function that does `act` for so long.
+    With a GPU, a kernel runs for as long as `act` does."""
     trace, main = one_step(devices=("GPU",) if gpu else ())
     main.frame("train.py(12): train", at=STEP_AT, us=STEP_US)
     for number in range(2):
@@ -29,7 +32,7 @@ def _training(act: Act, us: float, *, gpu: bool, numbers: bool = True) -> TraceB
     node = {"sequence": 2, "forward_thread": 1} if numbers else {"sequence": None, "forward_thread": None}
     main.op("autograd::engine::evaluate_function: MmBackward0", at=STEP_AT + 20, us=100, **node)
     main.op("aten::mm", at=STEP_AT + 30, us=80)
-    main.frame("train.py(40): validate", at=STEP_AT + 130, us=us + 10)
+    main.frame(f"train.py(40): {function}", at=STEP_AT + 130, us=us + 10)
     act(main, STEP_AT + 135, us)
     if gpu:
         main.launch("gemm", at=STEP_AT + 137, us=2, runs_at=STEP_AT + 150, runs_us=us)
@@ -42,11 +45,26 @@ def test_an_evaluation_in_the_step_is_a_hint_with_its_function(gpu: bool, tmp_pa
     facts = facts_of(_training(EVALUATES, 300, gpu=gpu), tmp_path)
     found = finding(RULE.check(facts))
     assert found.cost_ns == 300_000
-    assert found.places[0].function == "validate"
+    assert found.places[0].function == "average"
     figure = figures(found)["Without gradients"]
     assert figure == (duration(300_000), share_of(300_000, facts.window.duration_ns, "of the step window"))
     assert "evaluate(" in found.fix.code
     assert RULE.severity_of(found, facts.window.duration_ns) is Severity.INFO
+
+
+def test_an_evaluation_that_its_name_shows_is_a_warning_with_all_of_its_time(tmp_path: Path) -> None:
+    facts = facts_of(_training(EVALUATES, 300, gpu=False, function="validate"), tmp_path)
+    found = finding(RULE.check(facts))
+    assert found.title == "Evaluation, in the steps of the training, takes 31.0% of the main thread's time"
+    assert found.cost_ns == 310_000  # with its Python
+    assert RULE.severity_of(found, facts.window.duration_ns) is Severity.WARNING
+
+
+def test_an_evaluation_without_a_training_is_the_job(tmp_path: Path) -> None:
+    trace, main = one_step(devices=())
+    main.frame("eval.py(40): validate", at=STEP_AT, us=STEP_US)
+    EVALUATES(main, STEP_AT + 5, 900)
+    assert not facts_of(trace, tmp_path).host_work.tasks.time_ns(np.arange(4), np.full(4, 1_000))
 
 
 @pytest.mark.parametrize("gpu", [True, False])

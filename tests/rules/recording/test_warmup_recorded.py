@@ -75,6 +75,13 @@ def test_a_warm_up_is_found_without_a_gpu_too(tmp_path: Path) -> None:
     finding(RULE.check(facts_of(_steps([900, 100, 100, 100], gpu=False), tmp_path)))
 
 
+def test_a_first_step_that_alone_updates_the_model_is_of_another_kind(tmp_path: Path) -> None:
+    trace = _steps([900, 100, 100, 100], gpu=False)
+    main = trace.thread(tid=trace.recording.pid)
+    main.annotation("Optimizer.step#Adam.step", at=500, us=100)
+    assert is_clear(RULE.check(facts_of(trace, tmp_path)))
+
+
 def test_just_under_twice_the_others_is_clear(tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(_steps([195, 100, 100, 100]), tmp_path)))
 
