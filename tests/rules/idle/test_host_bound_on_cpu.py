@@ -67,7 +67,7 @@ def test_python_of_a_job_on_the_cpu(tmp_path: Path) -> None:
     assert found.places[0].function == "crop"
 
 
-@pytest.mark.parametrize(("computing", "severity"), [(9_000, Severity.INFO), (5_000, Severity.WARNING)])
+@pytest.mark.parametrize(("computing", "severity"), [(9_300, Severity.INFO), (5_000, Severity.WARNING)])
 def test_much_that_was_not_recorded_is_a_warning(computing: int, severity: Severity, tmp_path: Path) -> None:
     trace = TraceBuilder(devices=())
     main = trace.thread()
