@@ -21,11 +21,16 @@ async function openShare() {
   return frame;
 }
 
+async function openMore(frame: Awaited<ReturnType<typeof openShare>>, name: RegExp) {
+  await frame.getByRole("menuitem", { name: "More…" }).click();
+  await frame.getByRole("menuitem", { name }).click();
+}
+
 test("the annotated trace is downloaded", async () => {
   const frame = await openShare();
   const [download] = await Promise.all([
     session.page.waitForEvent("download"),
-    frame.getByRole("menuitem", { name: /^Annotated trace/ }).click(),
+    openMore(frame, /^Annotated trace/),
   ]);
   expect(download.suggestedFilename()).toMatch(/\.gpudiag\.json\.gz$/);
   const content = gunzipSync(readFileSync(await download.path())).toString();
@@ -46,7 +51,9 @@ test.each([
     await frame.getByRole("button", { name: "Share" }).click();
     const [download] = await Promise.all([
       session.page.waitForEvent("download"),
-      frame.getByRole("menuitem", { name: new RegExp(`^Picture .${format}`) }).click(),
+      format === "PNG"
+        ? frame.getByRole("menuitem", { name: /^Picture .PNG/ }).click()
+        : openMore(frame, /^Picture .SVG/),
     ]);
     expect(download.suggestedFilename()).toMatch(new RegExp(`^${run}.*${view}.${format.toLowerCase()}$`));
     saved.push(readFileSync(await download.path()));
@@ -77,7 +84,7 @@ test("all tables are downloaded as one archive", async () => {
   const frame = await openShare();
   const [download] = await Promise.all([
     session.page.waitForEvent("download"),
-    frame.getByRole("menuitem", { name: /^All tables/ }).click(),
+    openMore(frame, /^All tables/),
   ]);
   expect(download.suggestedFilename()).toMatch(/\.gpudiag\.zip$/);
   expect(readFileSync(await download.path()).toString("latin1")).toContain("findings.csv");

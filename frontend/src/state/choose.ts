@@ -146,7 +146,7 @@ function isVariant(a: string, b: string): boolean {
 
 /** The name of a run or folder for people: files in the log directory itself have none. */
 export function runName(run: string): string {
-  return run === "" || run === "." ? "(no folder)" : run;
+  return run === "" || run === "." ? "Top level" : run;
 }
 
 /** Format a span. torch's trace handler writes the recording time, in ms or ns since 1970. Others use any name. */

@@ -106,7 +106,7 @@ export function limiterText({ limiter, busy_share }: RunRow): string {
 }
 
 const STATES: Readonly<Record<TraceEntry_State, string>> = {
-  new: "not analyzed yet",
+  new: "not analyzed",
   ranks: "one rank analyzed",
   queued: "waiting for analysis",
   running: "being analyzed",
@@ -114,7 +114,7 @@ const STATES: Readonly<Record<TraceEntry_State, string>> = {
   ready: "",
 };
 
-/** "CUDA memory snapshot", "job · 8 ranks · 3 recordings · not analyzed yet". */
+/** "CUDA memory snapshot", "job · 8 ranks · 3 recordings · not analyzed". */
 export function aboutRun({ kind, state, ranks, recordings }: RunRow): string {
   const parts = [
     kindText(kind),

@@ -197,7 +197,7 @@ def _row(traces: Sequence[TraceEntry], states: TraceStates) -> pb.RunRow:
     row.worker = newest.file.worker
     row.change = change
     row.recordings = max(workers.values())
-    row.time_s = row.time_s or time_ns(newest) / 1e9
+    row.time_s = max(map(time_ns, traces)) / 1e9  # the same before and after an analysis
     row.trace_id = newest.id
     if state.HasField("error"):
         row.error.CopyFrom(state.error)

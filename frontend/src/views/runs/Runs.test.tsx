@@ -149,9 +149,11 @@ it("saves the runs in the order of the table, severities as words", async () => 
 
 it("sorts by any column", async () => {
   expect(await shown(ROWS)).toEqual(["large", "small", "unknown"]);
-  fireEvent.click(screen.getByRole("button", { name: "Step" }));
+  fireEvent.click(screen.getByRole("button", { name: "Step ± spread" }));
   expect(names()).toEqual(["small", "large", "unknown"]);
-  expect(screen.getByRole("columnheader", { name: "Step" }).getAttribute("aria-sort")).toBe("descending");
+  expect(screen.getByRole("columnheader", { name: "Step ± spread" }).getAttribute("aria-sort")).toBe(
+    "descending",
+  );
   fireEvent.click(screen.getByRole("button", { name: "Run" }));
   expect(names()).toEqual(["large", "small", "unknown"]);
 });
@@ -178,7 +180,7 @@ it("says the state of each run", async () => {
   const error = { what: "the file is empty", where: "", remedy: "" };
   await shown([...ROWS, row("bad", { state: "failed", error }), row("busy", { state: "running" })]);
   expect(screen.getByText("job · 8 ranks · 3 recordings")).toBeTruthy();
-  expect(screen.getByText("not analyzed yet")).toBeTruthy();
+  expect(screen.getByText("not analyzed")).toBeTruthy();
   expect(screen.getByText("cannot be diagnosed")).toBeTruthy();
   expect(screen.getByText("being analyzed")).toBeTruthy();
   expect(screen.getByText("The file is empty.")).toBeTruthy();

@@ -38,6 +38,13 @@ function arranged(
   return folded ? groupedRuns(inOrder, folded) : inOrder;
 }
 
+/** "40 runs, the worst first", "3 of 40 runs". */
+function summary(shown: number, total: number, search: string, { by, descending }: Order): string {
+  const all = plural(total, "run");
+  if (search.trim() !== "") return `${count(shown)} of ${all}`;
+  return by === "severity" && descending ? `${all}, the worst first` : all;
+}
+
 /** All runs of the log directory, the most urgent ones first. */
 export default function Runs() {
   const { data, error } = useRuns();
@@ -64,15 +71,13 @@ export default function Runs() {
       <Waiting>Looking for traces in the log directory…</Waiting>
     );
   }
-  const all = plural(data.total, "run");
-  const summary = search.trim() === "" ? all : `${count(rows.length)} of ${all}`;
   return (
     <Section
       title="Runs"
       aside={
         <div className="gd-controls">
           <span className="gd-muted" role="status">
-            {summary}
+            {summary(rows.length, data.total, search, order)}
           </span>
           <CompareChosen rows={data.rows} />
           {analyses.left > 0 && <Analyze {...analyses} />}

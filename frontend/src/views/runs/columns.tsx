@@ -18,6 +18,7 @@ import { Finding_Severity, type RunRow } from "../../wire/report";
 import { DeltaText } from "../base/DeltaText";
 import { Bar } from "../parts/Bar";
 import type { Column } from "../parts/DataTable";
+import { Cut } from "../parts/Cut";
 import { Separated } from "../parts/Separated";
 
 /** Year 2000. Times before it are not times, but numbers in a file's name. */
@@ -76,9 +77,10 @@ const COLUMNS: readonly RunColumn[] = [
   },
   {
     id: "step",
-    title: "Step",
+    title: "Step ± spread",
+    fileTitle: "Step",
     unit: "µs",
-    about: "Median step time ± half the interquartile range",
+    about: "Median step time. Half of the steps differ from it by about the spread or less.",
     width: 92,
     figures: true,
     value: ({ step_us }) => step_us || NaN,
@@ -286,12 +288,18 @@ function Name({ row }: { row: RunRow }) {
   return (
     <span className="gd-run-name" title={[row.run, row.worker, about].filter(Boolean).join("\n")}>
       <i className="gd-dot" data-state={row.state} />
-      <span className="gd-run-text">
-        <b>
+      {about ? (
+        <span className="gd-two">
+          <b>
+            <Cut text={runName(row.run)} isPath />
+          </b>
+          <span>{about}</span>
+        </span>
+      ) : (
+        <b className="gd-run-text">
           <Separated name={runName(row.run)} />
         </b>
-        {about && <span className="gd-muted"> {about}</span>}
-      </span>
+      )}
     </span>
   );
 }

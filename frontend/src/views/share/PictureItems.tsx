@@ -4,16 +4,17 @@ import { savePicture, type PictureFormat } from "./picture";
 
 interface Props {
   readonly entry: TraceEntry;
+  readonly formats: readonly PictureFormat[];
   readonly onFailed: (said: string) => void;
 }
 
-const PICTURES: readonly { readonly format: PictureFormat; readonly about: string }[] = [
-  { format: "png", about: "What this view shows now, at twice its size." },
-  { format: "svg", about: "The same for browsers; texts stay texts." },
-];
+const ABOUT: Readonly<Record<PictureFormat, string>> = {
+  png: "What this view shows now, at twice its size.",
+  svg: "The same for browsers; texts stay texts.",
+};
 
 /** Save what the open view shows as a picture. */
-export function PictureItems({ entry: { run, worker }, onFailed }: Props) {
+export function PictureItems({ entry: { run, worker }, formats, onFailed }: Props) {
   const save = (format: PictureFormat) => {
     const view = document.querySelector<HTMLElement>(".gd-main");
     if (!view) return;
@@ -21,9 +22,9 @@ export function PictureItems({ entry: { run, worker }, onFailed }: Props) {
       onFailed(error instanceof Error ? error.message : String(error)),
     );
   };
-  return PICTURES.map(({ format, about }) => (
+  return formats.map((format) => (
     <Menu.Item key={format} onClick={() => save(format)}>
-      Picture ({format.toUpperCase()})<span className="gd-share-about">{about}</span>
+      Picture ({format.toUpperCase()})<span className="gd-share-about">{ABOUT[format]}</span>
     </Menu.Item>
   ));
 }

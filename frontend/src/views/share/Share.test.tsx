@@ -1,4 +1,4 @@
-import { cleanup, fireEvent, screen } from "@testing-library/react";
+import { cleanup, fireEvent, screen, within } from "@testing-library/react";
 import { expect, it } from "vitest";
 import { createQueryClient } from "../../state/queries";
 import type { TraceEntry } from "../../wire/report";
@@ -23,11 +23,15 @@ async function offered(recorder: string, withheld = ""): Promise<string> {
   client.setQueryData(["report", "1", "c"], { state: "ready", report: { trace: { recorder, withheld } } });
   renderPart(<Share entry={entry} />, client);
   fireEvent.click(screen.getByRole("button", { name: "Share" }));
-  return (await screen.findByRole("menu")).textContent;
+  const menu = await screen.findByRole("menu");
+  const few = within(menu).getAllByRole("menuitem").length;
+  fireEvent.click(within(menu).getByRole("menuitem", { name: "More…" }));
+  expect(within(menu).getAllByRole("menuitem").length).toBeGreaterThan(few);
+  return menu.textContent;
 }
 
 it("offers to annotate a trace of torch", async () => {
-  expect(await offered("torch")).toMatch(/One HTML file.*Annotated trace.*Wrong diagnosis.*Open in Perfetto/);
+  expect(await offered("torch")).toMatch(/Open in Perfetto.*One HTML file.*Annotated trace.*Wrong diagnosis/);
 });
 
 it("says that credentials of the trace are left out", async () => {

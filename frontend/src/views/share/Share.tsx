@@ -19,12 +19,14 @@ interface Download {
   readonly about: string;
 }
 
-const DOWNLOADS: readonly Download[] = [
-  {
-    format: "html",
-    title: "One HTML file",
-    about: "This page for this trace, with your notes. Opens without a server.",
-  },
+const PAGE: Download = {
+  format: "html",
+  title: "One HTML file",
+  about: "This page for this trace, with your notes. Opens without a server.",
+};
+
+/** For programs, and for few. */
+const MORE: readonly Download[] = [
   {
     format: "trace",
     title: "Annotated trace",
@@ -39,20 +41,23 @@ const DOWNLOADS: readonly Download[] = [
   },
 ];
 
-/** These contain events of the trace. */
+/** What contains events of the trace. */
 const OF_EVENTS: ReadonlySet<ExportFormat> = new Set(["trace", "dispute"]);
 
 /** Passes on what the page shows: as a link, as a file, or to Perfetto. */
 export function Share({ entry }: { entry: TraceEntry }) {
   const [said, setSaid] = useState("");
   const [inPerfetto, setInPerfetto] = useState(false);
+  const [more, setMore] = useState(false);
   const report = useReport(entry, false).data?.report; // as far as another view has loaded it
   const notes = usePage((page) => page.notes.get(entry.id)) ?? [];
   if (isEmbedded()) return null;
   const annotatable = hasEvents(entry.kind) && (!report || fromTorch(report));
   const withheld = report?.trace?.withheld;
   const ready = entry.state === "ready" && !onlyRecord(entry.kind);
-  const downloads = DOWNLOADS.filter(({ format }) => !OF_EVENTS.has(format) || annotatable);
+  const downloads = [PAGE, ...(more ? MORE : [])].filter(
+    ({ format }) => !OF_EVENTS.has(format) || annotatable,
+  );
 
   const failed = (error: unknown) => setSaid(error instanceof Error ? error.message : String(error));
   const copy = (what: string, text: Promise<string>) => {
@@ -78,7 +83,7 @@ export function Share({ entry }: { entry: TraceEntry }) {
       <span className="gd-muted" role="status">
         {said}
       </span>
-      <Menu position="bottom-end" withinPortal onOpen={() => setSaid("")}>
+      <Menu position="bottom-end" withinPortal onOpen={() => setSaid("")} onClose={() => setMore(false)}>
         <Menu.Target>
           <Button size="compact-xs" variant="default">
             Share
@@ -90,12 +95,16 @@ export function Share({ entry }: { entry: TraceEntry }) {
             Copy as Markdown
             <span className="gd-share-about">For an issue or a pull request.</span>
           </Menu.Item>
+          {annotatable && (
+            <Menu.Item disabled={!ready} onClick={() => setInPerfetto(true)}>
+              Open in Perfetto…
+            </Menu.Item>
+          )}
           <Menu.Divider />
           <Menu.Label className="gd-muted">
             Download
             {withheld && <span className="gd-share-about">{withheld}</span>}
           </Menu.Label>
-          <PictureItems entry={entry} onFailed={setSaid} />
           {downloads.map(({ format, title, about }) => (
             <Menu.Item
               key={format}
@@ -115,13 +124,11 @@ export function Share({ entry }: { entry: TraceEntry }) {
               <span className="gd-share-about">{about}</span>
             </Menu.Item>
           ))}
-          {annotatable && (
-            <>
-              <Menu.Divider />
-              <Menu.Item disabled={!ready} onClick={() => setInPerfetto(true)}>
-                Open in Perfetto…
-              </Menu.Item>
-            </>
+          <PictureItems entry={entry} formats={more ? ["png", "svg"] : ["png"]} onFailed={setSaid} />
+          {!more && (
+            <Menu.Item closeMenuOnClick={false} onClick={() => setMore(true)}>
+              More…
+            </Menu.Item>
           )}
         </Menu.Dropdown>
       </Menu>
