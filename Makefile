@@ -8,6 +8,7 @@
 # make invariance   change each recording at hand in ways that make no other job of it: the diagnosis stays
 # make rule    start a new rule: make rule ID=GD999 NAME=short_name
 # make failures   record jobs that run out of memory, and judge the advice
+# make fit   fit what is said of growing memory to the loops of tests/truth/growth.tsv
 # make leaks   record loops that leak or look like it, and judge what is said of their memory
 # make truth   record real training jobs, and judge their diagnoses
 # make bench   measure reading, and how often the diagnosis is right
@@ -39,7 +40,7 @@ SHOWN := healthy input_pipeline input_pipeline_fixed launch_bound launch_bound_f
 FRONTEND_FILES := $(shell find frontend -name node_modules -prune -o -type f -print)
 SIMULATOR_FILES := $(wildcard tests/simulator/*.py tests/builder/*.py)
 
-.PHONY: demo wheel test test-torch test-oldest test-newest bench-against invariance quick format lint docs bench truth leaks failures rule fuzz soak wire clean lint-python lint-frontend test-python test-frontend test-browser
+.PHONY: demo wheel test test-torch test-oldest test-newest bench-against invariance quick format lint docs bench truth leaks fit failures rule fuzz soak wire clean lint-python lint-frontend test-python test-frontend test-browser
 .DELETE_ON_ERROR:
 
 # The environments
@@ -209,6 +210,9 @@ bench-against: .make/venv
 # The scores go into tests/truth/seen_jobs.
 leaks: $(TORCH_FOLDER)
 	$(WITH_TORCH) $(BIN)/python -m tests.truth.leaks build/leaks
+
+fit: .make/venv
+	$(BIN)/python -m tests.truth.fit_growth
 
 failures: $(TORCH_FOLDER)
 	$(WITH_TORCH) $(BIN)/python -m tests.truth.failures build/failures

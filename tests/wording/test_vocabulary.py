@@ -17,7 +17,7 @@ from tb_gpudiag.jobs.compare.comparison import MEMORY_FIGURES
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.time_messages import KINDS as HOST_KINDS
 from tb_gpudiag.report.slices.timeline_lanes import COLLECTIVE_KIND
-from tb_gpudiag.rules.shared.leak_state import FloorState
+from tb_gpudiag.rules.shared.growth import FloorState
 from tb_gpudiag.rules.shared.window_parts import WindowParts
 from tb_gpudiag.vocabulary.clock_phases import PHASES as CLOCK_PHASES
 from tb_gpudiag.vocabulary.kernel_families import Family
@@ -114,7 +114,7 @@ def test_words_and_explanations_are_complete(name: str) -> None:
 def test_a_noun_fits_into_a_sentence() -> None:
     assert vocabulary.CAUSES["input"].noun == "data loading"
     assert vocabulary.CAUSES["dispatch"].noun == "CPU operator overhead"
-    assert vocabulary.LIMITERS["python"].noun == "Python and operator overhead"
+    assert vocabulary.LIMITERS["python"].noun == "work on the host"
 
 
 def test_an_unknown_id_is_shown_as_it_is() -> None:

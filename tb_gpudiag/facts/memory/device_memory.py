@@ -21,8 +21,7 @@ from tb_gpudiag.facts.memory.curve import Curve, memory_curve
 from tb_gpudiag.facts.memory.find_phases import phases
 from tb_gpudiag.facts.memory.fitting import Fit, find_fit
 from tb_gpudiag.facts.memory.floor import NO_PERIODS, Floors, Periods, Trend, floors, trend, windows
-from tb_gpudiag.facts.memory.kept import kept_at_floors
-from tb_gpudiag.facts.memory.noted_history import kept_since, least_share, steady_rate, steps_compared
+from tb_gpudiag.facts.memory.noted_history import steady_rate
 from tb_gpudiag.facts.memory.noted_keepers import noted_keeper
 from tb_gpudiag.facts.memory.noted_tensors import (
     NotedHolder,
@@ -44,10 +43,9 @@ from tb_gpudiag.facts.memory.sites import (
     largest_survivors,
     sites_of_sizes,
 )
-from tb_gpudiag.facts.memory.steps_before import steps_before
 from tb_gpudiag.trace.events import MemoryEvents, Trace
 from tb_gpudiag.vocabulary.frames import Frame
-from tb_gpudiag.vocabulary.marks import OPTIMIZER_STEP, step_number
+from tb_gpudiag.vocabulary.marks import OPTIMIZER_STEP
 from tb_gpudiag.vocabulary.recorded import Category, DeviceType
 from tb_gpudiag.vocabulary.torch_frames import OPTIMIZER_MADE
 
@@ -163,11 +161,6 @@ class DeviceMemory:
         """None with fewer than three steps."""
         return trend(self.floors)
 
-    @cached_property
-    def kept_bytes(self) -> Int64:
-        """What the recorded steps keep for later ones at each floor, shape (k,)."""
-        return kept_at_floors(self.allocations, self.floors)
-
     @property
     def ran_out(self) -> bool:
         """Whether an allocation failed, and the job allocated nothing after that."""
@@ -189,18 +182,6 @@ class DeviceMemory:
         events = self.allocations.host.events
         made_ns = events.start_ns[match(events, OPTIMIZER_MADE)]
         return np.unique(np.searchsorted(self.floors.periods.start_ns, made_ns, side="right") - 1)
-
-    @property
-    def built_sizes(self) -> Int64:
-        """Bytes of each allocation that the recording shows building a module."""
-        return self.allocations.bytes[self.allocations.phase == Phase.PARAMETER]
-
-    @property
-    def shows_updates(self) -> bool:
-        """Whether `updates_ns` has every optimizer's step. A snapshot without frames of what frees misses
-        those that allocate nothing."""
-        free = self.curve.event[self.allocations.free]
-        return not self.is_of_snapshot or bool((self.allocations.memory.stack[free] != NONE).any())
 
     @cached_property
     def misses_old_frees(self) -> bool:
@@ -235,16 +216,6 @@ class DeviceMemory:
         return first or any(one.any() and bool((step[one] <= 0).all()) for one in (built, stays))
 
     @cached_property
-    def steps_before(self) -> float | None:
-        """Steps of the job before those of a trace; None where that is not known.
-
-        Where the CPU's total does not begin with 0, the process had been recorded before.
-        """
-        if self.floors.periods.unit != "step" or not self.is_cpu or self.curve.start_bytes:
-            return None
-        return steps_before(self.allocations.host, self.floors.periods)
-
-    @cached_property
     def sites(self) -> list[GrowingSite]:
         found = growing_sites(self.allocations, self.floors)
         return self._with_notes(found)
@@ -274,32 +245,15 @@ class DeviceMemory:
         return steady_rate(self._noted.history) if self._noted is not None else 0.0
 
     @property
-    def noted_steps(self) -> int:
-        """Steps over which `steady_per_step` compares memory; 0 where nothing was noted."""
-        return steps_compared(self._noted.history) if self._noted is not None else 0
-
-    @cached_property
-    def kept_since(self) -> float:
-        """The least share of what the steps up to the end would have kept at the recording's rate; 1 where
-        that was not noted."""
-        return kept_since(self._noted.history) if self._noted is not None else 1.0
+    def has_history(self) -> bool:
+        """Whether it was noted what Python's tensors held at earlier steps of the job."""
+        return self._noted is not None and bool(self._noted.history)
 
     @cached_property
     def others_per_step(self) -> float:
         """Bytes per step by which the process grew beside Python's tensors until the recording began; 0 if
         that is not known."""
         return steady_rate(self._noted.others) if self._noted is not None else 0.0
-
-    def share_of_others(self, rate: float) -> float:
-        """Return the least share of a rate at which it did so; 1 where that is not known."""
-        known = self._noted is not None and self._noted.others and rate > 0
-        return least_share(self._noted.others, rate) if self._noted is not None and known else 1.0
-
-    @property
-    def steps_so_far(self) -> int:
-        """Steps of the job up to the recording's end, as far as their marks say: at least those recorded."""
-        names = self.floors.periods.names
-        return max(len(names), step_number(names[-1]) + 1) if names else 0
 
     @cached_property
     def steady_sites(self) -> list[GrowingSite]:
@@ -328,11 +282,6 @@ class DeviceMemory:
     def graph_holder(self) -> NotedHolder | None:
         """What holds a graph that grows; None if that is not known."""
         return next(iter(self._noted.roots.values()), None) if self._noted is not None else None
-
-    @property
-    def has_optimizers(self) -> bool | None:
-        """None where nothing was noted."""
-        return self._noted.has_optimizers if self._noted is not None else None
 
     @property
     def unrecorded(self) -> list[Unrecorded]:

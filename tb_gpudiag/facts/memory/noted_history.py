@@ -42,12 +42,6 @@ def steady_rate(history: History) -> float:
     return rate if rate > 0 and not slowed and off <= _OFF_LINE * grown else 0.0
 
 
-def steps_compared(history: History) -> int:
-    """Return from how many steps a steady rate is; 0 without any."""
-    points = _later(history, _STEADY_PART)
-    return points[-1][0] - points[0][0] if points else 0
-
-
 def kept_since(history: History) -> float:
     """Return the least share of what the steps up to the end would have kept at the recording's rate: little
     where something was dropped meanwhile. 1 where that is not known."""

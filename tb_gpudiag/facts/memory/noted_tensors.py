@@ -25,7 +25,7 @@ class NotedTensors:
     older ones included. near: the same of about these sizes, by int.bit_length(); empty in older traces.
     more_bytes: by how much all are more than before. steps: of the job, until then. holders: of tensors of a
     size. history: bytes at some of its steps; empty if unknown. others: what the process had beside
-    that, until the first recording began; empty if unknown. has_optimizers: None if unknown. attached: by how
+    that, until the first recording began; empty if unknown.  attached: by how
     many tensors with a graph of autograd's became more, of each size. leaves: those that need gradients,
     without one. nodes: of these graphs, at steps as in history; empty if unknown. roots: what holds tensors
     with a graph that grows.
@@ -40,7 +40,6 @@ class NotedTensors:
     holders: Mapping[int, NotedHolder]
     history: History
     others: History
-    has_optimizers: bool | None
     attached: Mapping[int, int]
     leaves: Mapping[int, int]
     nodes: History
@@ -94,7 +93,7 @@ def noted_tensors(metadata: Mapping[str, Any]) -> NotedTensors | None:
         return None
     if more is None or fewer is None or steps is None or attached is None or leaves is None:
         return None
-    optimizers, history = metadata.get("optimizers"), _history(metadata.get("history"))
+    history = _history(metadata.get("history"))
     held_at = dict([*history, *_history(metadata.get("warm_up"))])
     return NotedTensors(
         came,
@@ -106,7 +105,6 @@ def noted_tensors(metadata: Mapping[str, Any]) -> NotedTensors | None:
         noted_holders(metadata.get("holders")),
         history,
         [(at, size - held_at[at]) for at, size in _history(metadata.get("malloc")) if at in held_at],
-        optimizers if isinstance(optimizers, bool) else None,
         attached,
         leaves,
         _history(metadata.get("nodes")),

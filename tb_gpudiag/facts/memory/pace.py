@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from tb_gpudiag.arrays import Float64, Int64
+from tb_gpudiag.arrays import Int64
 from tb_gpudiag.frozen import dataclass
 
 _ALIKE = 0.1
@@ -31,22 +31,17 @@ _AT_ONCE = 3
 @dataclass(frozen=True)
 class Pace:
     """quiet: floors at the end without growth. longest_quiet: the most floors without it between others.
-    drift: of growth at an even rate, this has a mean of 0 and a standard deviation of 1 (Laplace's test).
-        Below 0, more of it came at the beginning.
     oldest_gone: allocations that were kept and freed, if all were older than all that are alive, and they
         went at once, or about as much was alive then; or 0. A queue that is read too slowly grows on, and so
         does what is copied anew, with more each time.
     in_even_jumps: the bytes grew by the same amount now and then, and never fell. Where each of a few larger
         ones replaces the one before and lasts, the whole floor rose in such jumps as well.
-    rises: how often the bytes grew; 0 if they ever fell.
     """
 
     quiet: int
     longest_quiet: int
-    drift: float
     oldest_gone: int
     in_even_jumps: bool
-    rises: int
 
 
 def pace_of(counts: Int64, size: Int64, older: Int64, since: Int64, until: Int64, floor: Int64) -> Pace:
@@ -59,17 +54,9 @@ def pace_of(counts: Int64, size: Int64, older: Int64, since: Int64, until: Int64
     return Pace(
         quiet=len(growth) - 1 - int(grew[-1]) if len(grew) else len(growth),
         longest_quiet=int(np.diff(grew).max(initial=1)) - 1,
-        drift=_drift(growth),
         oldest_gone=_oldest_gone(size + older, since, until),
         in_even_jumps=_in_even_jumps(np.diff(size)) or _lasting_jumps(counts, size, floor),
-        rises=int((np.diff(size) > 0).sum()) if bool((np.diff(size) >= 0).all()) else 0,
     )
-
-
-def _drift(growth: Float64) -> float:
-    place = (np.arange(len(growth)) + 0.5) / max(1, len(growth)) - 0.5
-    spread = np.sqrt(np.square(growth).sum() / 12)
-    return float((growth * place).sum() / spread) if spread else 0.0
 
 
 def _oldest_gone(size: Int64, since: Int64, until: Int64) -> int:

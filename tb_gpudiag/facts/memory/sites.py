@@ -21,7 +21,7 @@ from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.operator_inputs import tensor_shapes
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.containers import Containers, Holder
-from tb_gpudiag.facts.memory.floor import Floors, evenly, later_slope, theil_sen
+from tb_gpudiag.facts.memory.floor import Floors, evenly, theil_sen
 from tb_gpudiag.facts.memory.floor_table import FloorTable, by_line, floor_table, growing_rows, site_keys
 from tb_gpudiag.facts.memory.noted_tensors import NotedGrowth
 from tb_gpudiag.facts.memory.pace import Pace, pace_of
@@ -68,12 +68,10 @@ class GrowingSite:
     size_bytes: int  # allocations of this size or smaller hold half of the bytes
     even: bool  # these are all of one size
     steps: int  # in which these were allocated
-    old_count: int  # of count: allocated at least two steps before the last floor's step
     per_unit: float  # Theil-Sen slope of its bytes at the floors, per step or second (Periods.unit)
     low: float  # its confidence interval, as in Trend
     high: float
     count_per_unit: float  # slope of the number alive
-    count_later: float  # slope of the number alive within the second half
     fell: float  # the most that went between two floors, older ones of its sizes too; of the most alive
     pace: Pace
     freed_unseen: (
@@ -200,12 +198,10 @@ def _site(
         size_bytes=_usual_size(size),
         even=bool((size == size[:1]).all()),
         steps=len(np.unique(step)),
-        old_count=int((step <= int(table.column[-1]) - 2).sum()),
         per_unit=slope,
         low=low,
         high=high,
         count_per_unit=theil_sen(x, counts)[0],
-        count_later=later_slope(x, counts),
         fell=float(-np.diff(alive).min(initial=0)) / max(1.0, float(alive.max())),
         freed_unseen=float(np.isin(own, allocations.unseen_free).mean()),
         pace=pace_of(

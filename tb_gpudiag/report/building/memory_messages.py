@@ -15,7 +15,7 @@ from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import message_of, place, us
 from tb_gpudiag.rules.answer import place_at
-from tb_gpudiag.rules.shared.leak_state import floor_state, until_full
+from tb_gpudiag.rules.shared.growth import floor_state, until_full
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.frames import Frame
 from tb_gpudiag.wording.format import one_line

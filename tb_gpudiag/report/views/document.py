@@ -206,7 +206,6 @@ Section = Table | Lines | Account | Findings
 @dataclass(frozen=True)
 class ReportView:
     """One report: its trace, its verdict, and its sections in reading order. No section is empty.
-    headline: the verdict in a few words, before its sentence.
     figures: sentences below the verdict, about engine steps of an inference server and about the MFU."""
 
     heading: str
@@ -214,7 +213,7 @@ class ReportView:
     verdict: str
     sections: tuple[Section, ...]
     about: str = ""
-    headline: str = ""
+    limiter: str = ""
     figures: tuple[str, ...] = ()
 
 

@@ -74,7 +74,3 @@ OTHER = LeakCause(
     "or to disk.",
     _CODE["other"],
 )
-
-
-BOUNDLESS = (GRAPH, CACHE, LARGER)
-"""Causes of which no entry is ever dropped: a full buffer does not look like them."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tb_gpudiag.facts.memory.floor_table import floor_table
-from tb_gpudiag.rules.shared.leak_state import until_full
+from tb_gpudiag.rules.shared.growth import until_full
 from tests.builder import TraceBuilder
 from tests.facts.memory.training import STEP_US, leak, only, training, without_the_first_memory_event
 
@@ -41,9 +41,8 @@ def test_memory_retained_in_each_step_is_a_site_with_its_line() -> None:
     assert site.frame is not None
     assert (site.frame.file, site.frame.line) == ("keep.py", 9)
     assert site.stack.endswith("keep.py(9): remember")
-    # The last floor is at its step's start: seven steps have left one each, six of them at least two steps
-    # ago.
-    assert (site.count, site.steps, site.old_count) == (7, 7, 6)
+    # The last floor is at its step's start: seven steps have left one each.
+    assert (site.count, site.steps) == (7, 7)
     room = memory.capacity_bytes - memory.peak_allocated_bytes
     assert until_full(memory) == pytest.approx(room / 512)
 
@@ -61,7 +60,6 @@ def test_a_cache_that_is_replaced_by_a_larger_one_is_a_site() -> None:
         held = larger
     (site,) = only(trace).sites
     assert (site.operator, site.per_unit, site.count, site.replaced) == ("aten::cat", 1024, 1, True)
-    assert site.old_count == 0
 
 
 def square(row: int) -> Any:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.shared.leak_state import until_full
+from tb_gpudiag.rules.shared.growth import until_full
 from tb_gpudiag.trace.events import MemoryEvents, Trace
 from tb_gpudiag.vocabulary.recorded import MemoryAction
 from tests.builder import TraceBuilder

@@ -14,7 +14,7 @@ from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.find_phases import phases_of_stacks
 from tb_gpudiag.facts.memory.memory_kinds import MemoryKind
 from tb_gpudiag.facts.memory.phase import Phase
-from tb_gpudiag.rules.shared.leak_state import until_full
+from tb_gpudiag.rules.shared.growth import until_full
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder
 from tests.builder.snapshot import Shape
@@ -63,7 +63,7 @@ def training(steps: int = 6, *, marked: bool = True) -> SnapshotBuilder:
 def test_memory_retained_in_each_step_is_a_site_with_its_exact_stack() -> None:
     memory = memory_of(training())
     (site,) = memory.sites
-    assert (site.per_unit, site.size_bytes, site.old_count) == (1_024, 1_024, 4)
+    assert (site.per_unit, site.size_bytes) == (1_024, 1_024)
     assert site.stack == "train.py(9): main\ntrain.py(12): keep"
     assert site.frame is not None
     assert (site.frame.file, site.frame.line) == ("train.py", 12)

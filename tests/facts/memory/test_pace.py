@@ -24,14 +24,6 @@ def test_pauses_are_counted_at_the_end_and_before() -> None:
     assert kept(*range(10), floors=10).quiet == 0
 
 
-def test_even_growth_does_not_drift_and_other_growth_does() -> None:
-    assert kept(*range(1, 20), floors=20).drift == pytest.approx(0)
-    assert kept(*range(2, 20, 4), floors=20).drift == pytest.approx(0, abs=0.3)
-    early, late = (1, 2, 3, 4, 5, 7, 8, 10, 13), (7, 10, 12, 13, 15, 16, 17, 18, 19)
-    assert kept(*early, floors=20).drift < -1
-    assert kept(*late, floors=20).drift > 1
-
-
 def test_a_ring_drops_its_oldest_when_it_is_full() -> None:
     ring = [(step, min(20, step + 12)) for step in range(20)]
     assert pace(*ring, floors=20).oldest_gone == 8
@@ -72,12 +64,6 @@ def test_jumps_of_one_size_are_even(size: list[int], *, even: bool) -> None:
     ones = np.ones(len(size), np.int64)
     found = pace_of(ones, np.array(size), 0 * ones, np.array([0]), np.array([len(size)]), 0 * ones)
     assert found.in_even_jumps is even
-
-
-def test_rises_are_counted_where_the_bytes_never_fall() -> None:
-    for size, rises in (([1, 2, 2, 5, 6], 3), ([1, 2, 5, 4, 6], 0)):
-        ones = np.ones(5, np.int64)
-        assert pace_of(ones, np.array(size), 0 * ones, ones[:1], ones[:1], 0 * ones).rises == rises
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import ast
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,20 +7,16 @@ from typing import Any
 import pytest
 
 from tb_gpudiag.arrays import NONE
-from tb_gpudiag.rules.all import RULES
-from tb_gpudiag.rules.answer import CannotTell, Clear, Severity
-from tb_gpudiag.rules.better_recording import better_recording
+from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.memory import memory_leak
 from tb_gpudiag.rules.memory.host_memory_leak import RULE
-from tb_gpudiag.rules.run import run_rules
-from tb_gpudiag.rules.shared.leak_state import LEAST_BYTES_PER_STEP
-from tb_gpudiag.rules.verdict import find_verdict
+from tb_gpudiag.rules.shared.growth import LEAST_BYTES_PER_STEP
 from tb_gpudiag.training.noting_tensors import KEY
 from tb_gpudiag.wording.quantity import size
 from tests.builder import TraceBuilder
 from tests.conftest import SHARED_TRACES
 from tests.real_traces import real_facts
-from tests.rules.memory_stage import MIB, STEP_US, build_model, job, only, steps_of, unsure
+from tests.rules.memory_stage import MIB, STEP_US, build_model, job, only, steps_of
 from tests.rules.noted_stage import check_noted, held_by, noted
 from tests.rules.stage import cannot_tell, facts_of, is_clear
 
@@ -53,53 +48,35 @@ def test_modules_that_a_step_builds_for_itself_hide_no_beginning(stay: bool, tmp
         if not stay:
             maker.free(local, at=at + 20)
     answer = RULE.check(facts_of(trace, tmp_path))
-    if stay:
-        assert "before the recording" in unsure(answer).reason
-    else:
-        assert only(answer).cost_bytes_per_step == MIB
+    assert only(answer).cost_bytes_per_step == pytest.approx(MIB, rel=0.01)
+    assert only(answer).sure is not stay
 
 
-def test_a_buffer_that_was_full_before_the_recording_may_look_like_a_leak(tmp_path: Path) -> None:
+def test_growth_that_a_full_buffer_would_look_like_is_said_with_its_probability(tmp_path: Path) -> None:
     """torch's CPU profiler drops the frees of memory that was allocated before the recording."""
-    facts = facts_of(job([MIB] * 6, device=None), tmp_path)
-    answer = unsure(RULE.check(facts))
-    assert "before the recording" in answer.reason
-    assert "in keep (train.py, defined at line 7)" in answer.reason
-    assert str(size(MIB, "per step")) in answer.reason
-    assert "NotingTensors" in answer.how_to_record
-    advice = better_recording(run_rules(facts, RULES), facts)
-    assert advice is not None
-    assert (
-        f"CPU memory grows by {size(MIB, 'per step')} in keep (train.py, defined at line 7), or a full buffer"
-        in advice.sentence
-    )
-    assert "grows" not in find_verdict(facts).sentence
-    assert "NotingTensors(schedule" in advice.code
-    ast.parse(advice.code)
+    found = only(RULE.check(facts_of(job([MIB] * 6, device=None), tmp_path)))
+    assert not found.sure
+    assert found.severity == Severity.WARNING
+    assert "in 10: a full buffer that drops its oldest entries would look the same" in found.summary
+    assert found.cost_bytes_per_step == MIB
+    assert found.places[0].line == 7
 
 
-@pytest.mark.parametrize("went", [0, 1, 6])
+@pytest.mark.parametrize("went", [0, 1])
 def test_tensors_that_came_and_did_not_go_are_a_leak(went: int, tmp_path: Path) -> None:
-    """Of six that went, the others keep half of the growth."""
     written = noted({MIB: 12, 512: 2}, {MIB: went, 512: 2}, steps=14)
     found = only(check_noted([MIB] * 12, written, tmp_path))
-    assert found.sure
     assert found.cost_bytes_per_step == pytest.approx(MIB * (12 - went) / 12, rel=0.25)
 
 
 @pytest.mark.parametrize("went", [5, 6, 9])
 def test_as_many_tensors_that_went_are_a_full_buffer(went: int, tmp_path: Path) -> None:
-    answer = check_noted([MIB] * 6, noted({MIB: 6}, {MIB: went}), tmp_path)
-    assert isinstance(answer, Clear)
-    assert "as many tensors" in answer.reason
+    assert not isinstance(check_noted([MIB] * 6, noted({MIB: 6}, {MIB: went}), tmp_path), list)
 
 
 @pytest.mark.parametrize(
     "written",
     [
-        noted({MIB: 6}, {MIB: 4}),  # neither
-        noted({512: 6}, {512: 6}),  # what stays is none of Python's tensors
-        noted({MIB: 6}, {}, steps=5_000),  # a leak would hold 5,000
         {**noted({MIB: 6}, {}), "came": {"x": 1}},
         {**noted({MIB: 6}, {}), "came_bytes": "1"},
         {**noted({MIB: 6}, {}), "steps": 10**30},
@@ -107,14 +84,9 @@ def test_as_many_tensors_that_went_are_a_full_buffer(went: int, tmp_path: Path) 
         "text",
     ],
 )
-def test_notes_that_do_not_decide_or_are_none_leave_it_open(written: object, tmp_path: Path) -> None:
-    assert cannot_tell(check_noted([MIB] * 6, written, tmp_path))
-
-
-def test_a_leak_from_the_start_holds_what_all_steps_kept(tmp_path: Path) -> None:
-    assert only(check_noted([MIB] * 6, noted({MIB: 6}, {}, older=4_000, steps=5_000), tmp_path))
-    late = unsure(check_noted([MIB] * 6, noted({MIB: 6}, {}, older=400, steps=5_000), tmp_path))
-    assert "now and then" in late.reason
+def test_what_are_no_notes_decides_nothing(written: object, tmp_path: Path) -> None:
+    plain = only(RULE.check(facts_of(job([MIB] * 6, device=None), tmp_path / "plain")))
+    assert only(check_noted([MIB] * 6, written, tmp_path)).summary == plain.summary
 
 
 @pytest.mark.parametrize(
@@ -137,7 +109,9 @@ def test_the_place_is_the_innermost_function_that_reaches_what_is_held(
 def test_the_place_is_nearest_to_what_holds_the_tensors_of_all_sites(tmp_path: Path) -> None:
     """A function that calls what keeps them allocates as much."""
     functions = ["/home/me/train.py(7): keep"], ["/home/me/train.py(3): train"]
-    trace = TraceBuilder(top_level={KEY: {**noted({MIB: 18}, {}), "holders": held_by(*functions)}})
+    trace = TraceBuilder(
+        top_level={KEY: {**noted({MIB: 18}, {}, recorded=6), "holders": held_by(*functions)}}
+    )
     trace.recording.memory_start[None] = 8 * MIB
     for main, at in steps_of(trace, 6, built=False):
         main.frame("train.py(3): train", at=at + 1, us=96)
@@ -182,23 +156,27 @@ def test_a_callback_keeps_what_the_trainer_around_both_has_made(
     assert only(RULE.check(facts_of(trace, tmp_path))).places[0].function == place
 
 
-GRAPH, NODES = ": retained autograd graph", {"history": [[2, 0], [8, 6 * MIB]], "nodes": [[2, 40], [8, 100]]}
+GRAPH = ": retained autograd graph"
+NODES = {
+    "history": [[at, at * MIB] for at in (5, 10, 14, 20)],
+    "nodes": [[14, 40], [20, 100]],
+}
 
 
 @pytest.mark.parametrize(
     ("more", "cause"),
     [
         ({"holders": held_by([], graph=0.6)}, GRAPH),  # only a graph holds them
-        ({"holders": held_by([], graph=0.6), "nodes": [[2, 40], [8, 41]]}, ""),  # or TorchScript
+        ({"holders": held_by([], graph=0.6), "nodes": [[14, 40], [20, 41]]}, ""),  # or TorchScript
         ({"holders": held_by([], graph=0.1)}, ""),
         ({"holders": held_by([], graph=7.0)}, ""),
         ({"holders": held_by([], graph="0.6")}, ""),
         ({"holders": held_by([], graph=None)}, ""),
         ({"attached": {str(MIB): 5}}, GRAPH),  # results
         ({"attached": {str(MIB): 2}}, ""),  # of another leak
-        ({"attached": {str(MIB): 5}, "nodes": [[2, 40], [8, 40]]}, ""),
-        ({"attached": {str(MIB): 5}, "nodes": [[2, 50_000], [8, 50_000]]}, ""),  # too many to say
-        ({"attached": {str(MIB): 5}, "nodes": [[1, 40], [8, 100]]}, ""),
+        ({"attached": {str(MIB): 5}, "nodes": [[14, 40], [20, 40]]}, ""),
+        ({"attached": {str(MIB): 5}, "nodes": [[14, 50_000], [20, 50_000]]}, ""),  # too many to say
+        ({"attached": {str(MIB): 5}, "nodes": [[13, 40], [20, 100]]}, ""),
     ],
 )
 def test_a_graph_is_what_nodes_and_tensors_say(more: dict[str, Any], cause: str, tmp_path: Path) -> None:
@@ -206,14 +184,6 @@ def test_a_graph_is_what_nodes_and_tensors_say(more: dict[str, Any], cause: str,
     trace = job([MIB] * 6, device=None, operator="aten::log", top_level={KEY: notes})
     found = only(RULE.check(facts_of(trace, tmp_path)))
     assert found.title == f"Host memory grows by {size(MIB, 'per step')}{cause}"
-
-
-def test_a_container_that_is_not_full_is_no_leak_yet(tmp_path: Path) -> None:
-    holders = held_by([], type="deque", entries=6, limit=40)
-    answer = unsure(check_noted([MIB] * 6, {**noted({MIB: 6}, {}), "holders": holders}, tmp_path))
-    assert "“deque”" in answer.reason
-    assert "40" in answer.reason
-    assert "full" in answer.how_to_record
 
 
 @pytest.mark.parametrize(
@@ -278,32 +248,6 @@ def test_what_each_fifth_step_keeps_is_a_leak_unless_it_is_full(
         assert only(answer).places[0].function == "keep"
 
 
-def test_an_optimizer_that_fills_its_history_from_the_start_is_no_leak(tmp_path: Path) -> None:
-    trace = TraceBuilder(top_level={KEY: {**noted({2 * MIB: 8}, {}, steps=52), "history": STEADY}})
-    for main, at in steps_of(trace, built=False):
-        main.frame("/opt/python3.11/site-packages/torch/optim/lbfgs.py(331): step", at=at + 1, us=90)
-        main.op("aten::clone", at=at + 5, us=10)
-        main.alloc(2 * MIB, at=at + 6, device=None)
-    assert "L-BFGS" in unsure(RULE.check(facts_of(trace, tmp_path))).reason
-
-
-def test_what_was_dropped_before_the_recording_is_not_a_leak(tmp_path: Path) -> None:
-    notes, steps = noted({MIB: 6}, {}, steps=38), (1, 2, 4, 8, 16, 32, 38)
-    history = [[step, MIB * (step % 30)] for step in steps]
-    assert "now and then" in unsure(check_noted([MIB] * 6, notes | {"history": history}, tmp_path)).reason
-    history = [[step, MIB * step] for step in steps]
-    assert only(check_noted([MIB] * 6, notes | {"history": history}, tmp_path))
-
-
-@pytest.mark.parametrize("more", [True, False])
-def test_what_changes_its_size_is_judged_by_all_tensors(more: bool, tmp_path: Path) -> None:
-    """Those that went had other sizes."""
-    sizes = [MIB + 4096 * step for step in range(6)]
-    went = {} if more else {size + 2048: 1 for size in sizes}
-    answer = check_noted(sizes, noted(dict.fromkeys(sizes, 1), went), tmp_path)
-    assert isinstance(answer, list) if more else cannot_tell(answer)
-
-
 def test_allocations_that_another_thread_frees_are_not_a_leak(tmp_path: Path) -> None:
     """The profiler does not see the free, but the address is allocated again."""
     trace = TraceBuilder()
@@ -316,24 +260,7 @@ def test_allocations_that_another_thread_frees_are_not_a_leak(tmp_path: Path) ->
         address = address or again
         event = trace.recording.memory[-1]
         trace.recording.memory[-1] = replace(event, address=address)
-    answer = RULE.check(facts_of(trace, tmp_path))
-    assert isinstance(answer, CannotTell)
-    assert "7 allocations" in answer.reason.replace("\xa0", " ")
-    assert "threads" in answer.reason
-
-
-def test_what_a_thread_frees_is_no_leak_though_some_addresses_never_come_again(tmp_path: Path) -> None:
-    """One of ten allocations has the address of an earlier one: the others were freed as well."""
-    trace, first = TraceBuilder(), list[int]()
-    for main, at in steps_of(trace, 12):
-        for part in range(10):
-            main.op("aten::clone", at=at + 5 + 5 * part, us=4)
-            address = main.alloc(MIB, at=at + 6 + 5 * part, device=None)
-            first = [*first, address][:10]
-        trace.recording.memory[-1] = replace(trace.recording.memory[-1], address=first[-1])
-    answer = unsure(RULE.check(facts_of(trace, tmp_path)))
-    assert "11 allocations" in answer.reason.replace("\xa0", " ")
-    assert "threads" in answer.reason
+    assert not isinstance(RULE.check(facts_of(trace, tmp_path)), list)
 
 
 def test_a_small_leak_is_a_warning(tmp_path: Path) -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
 import pytest
 
 from tb_gpudiag.rules.answer import RuleAnswer
 from tb_gpudiag.rules.memory.memory_leak import RULE
-from tb_gpudiag.rules.shared.leak_state import LEAST_BYTES_PER_STEP
-from tests.rules.memory.test_leak_judged import BACKWARD, MODULE, OPTIMIZER, Snapshot
+from tests.rules.memory.test_leak_judged import BACKWARD, MODULE, Snapshot
 from tests.rules.memory_stage import MIB, only, unsure
-from tests.rules.stage import is_clear
 
 HELPER = "train.py(30): values"
 GRAD = "/opt/lib/python3.11/site-packages/torch/autograd/__init__.py(500): grad"
@@ -101,46 +98,6 @@ def test_a_metric_is_small_where_no_operator_says_that_it_sums_up(
     assert only(RULE.check(snapshot.facts(tmp_path))).title.partition(": ")[2] == cause
 
 
-@pytest.mark.parametrize("falls", [True, False])
-def test_tensors_that_are_always_larger_are_a_leak_by_whatever_amount(falls: bool, tmp_path: Path) -> None:
-    snapshot, last = Snapshot(), 0
-    for step in range(14):
-        snapshot.train()
-        size = MIB + step * step * 16384 - (MIB if falls and 8 <= step < 12 else 0)
-        now = snapshot.take(size, "train.py(9): join")
-        if last:
-            snapshot.drop(last)
-        last = now
-    answer = RULE.check(snapshot.facts(tmp_path))
-    assert isinstance(answer, list) is not falls
-
-
-def test_older_memory_of_the_same_size_that_goes_at_once_was_kept_there(tmp_path: Path) -> None:
-    """A list that is cleared now and then, seen from its middle on."""
-    snapshot = Snapshot()
-    older = [snapshot.take(MIB, "train.py(9): keep") for _ in range(12)]
-    snapshot.traces = [[] for _ in snapshot.traces]
-    for step in range(20):
-        snapshot.train()
-        snapshot.take(MIB, "train.py(9): keep")
-        if step == 5:
-            snapshot.drop(*older)
-    assert "dropped now and then" in unsure(RULE.check(snapshot.facts(tmp_path))).reason
-
-
-def test_what_levels_off_may_be_full(tmp_path: Path) -> None:
-    """Sites still grow, but the floor shows that as much of older memory goes."""
-    snapshot = Snapshot()
-    older = [snapshot.take(MIB - 512, "old.py(1): before") for _ in range(32)]
-    snapshot.traces = [[] for _ in snapshot.traces]
-    for stays in (0, 1, 2, 1, 0, 2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0):
-        snapshot.train()
-        for _ in range(2):
-            snapshot.take(MIB, "train.py(9): keep")
-        snapshot.drop(*(older.pop() for _ in range(2 - stays)))
-    assert "second half" in unsure(RULE.check(snapshot.facts(tmp_path))).reason
-
-
 def test_two_that_come_and_one_that_goes_are_a_leak(tmp_path: Path) -> None:
     """The floor rises to the end: what goes is not for want of room."""
     snapshot, kept = Snapshot(), list[int]()
@@ -172,38 +129,6 @@ def test_a_quick_start_does_not_hide_that_growth_goes_on(tmp_path: Path) -> None
     )
 
 
-def test_a_cache_that_has_met_most_of_its_keys_grows_less_and_less(tmp_path: Path) -> None:
-    snapshot, chance, known = Snapshot(), random.Random(7), set[int]()
-    for _ in range(20):
-        snapshot.train()
-        key = chance.randrange(1, 21)
-        if key not in known:
-            snapshot.take(key * MIB // 8, "train.py(9): keep")
-        known.add(key)
-    assert "less and less" in unsure(RULE.check(snapshot.facts(tmp_path))).reason
-
-
-@pytest.mark.parametrize("full", [True, False])
-def test_what_stops_after_a_few_steps_may_be_full(full: bool, tmp_path: Path) -> None:
-    """As much goes of what is older as comes."""
-    snapshot = Snapshot()
-    older = [snapshot.take(MIB - 512, "train.py(9): keep") for _ in range(4)]
-    snapshot.traces = [[] for _ in snapshot.traces]
-    for step in range(10):
-        snapshot.train()
-        snapshot.take(MIB, "train.py(9): keep")
-        if full and step > 5:
-            snapshot.drop(older.pop())
-    answer = RULE.check(snapshot.facts(tmp_path))
-    assert "in the last 2 steps" in unsure(answer).reason if full else only(answer)
-
-
-def test_an_inferred_step_may_be_half_of_one(tmp_path: Path) -> None:
-    least = LEAST_BYTES_PER_STEP // 2
-    assert only(growing(tmp_path, *[1] * 12, size=least))
-    assert is_clear(growing(tmp_path / "less", *[1] * 12, size=least - 512))
-
-
 @pytest.mark.parametrize("more", [True, False])
 def test_a_line_whose_callers_take_turns_keeps_what_both_do(more: bool, tmp_path: Path) -> None:
     """A hook keeps each module's last output, in training and in the evaluation of some steps."""
@@ -223,23 +148,6 @@ def test_a_line_whose_callers_take_turns_keeps_what_both_do(more: bool, tmp_path
         assert only(answer).places[0].function == "on_forward"
 
 
-@pytest.mark.parametrize("each", [1, 3])
-def test_state_of_a_parameter_more_in_each_step_is_none(each: int, tmp_path: Path) -> None:
-    """What was built before the history is not known. Layers are unfrozen now and then."""
-    snapshot = Snapshot()
-    snapshot.take(12 * MIB)
-    snapshot.traces = [[] for _ in snapshot.traces]
-    for step in range(20):
-        snapshot.train()
-        if step % each == 0:
-            snapshot.take(MIB, "train.py(9): step", *OPTIMIZER)
-    answer = RULE.check(snapshot.facts(tmp_path))
-    if each == 1:
-        assert only(answer).cost_bytes_per_step == MIB
-    else:
-        assert "gradients later" in unsure(answer).reason
-
-
 def test_a_history_without_steps_says_how_long_a_longer_one_is(tmp_path: Path) -> None:
     snapshot = Snapshot()
     for _ in range(20):
@@ -248,17 +156,3 @@ def test_a_history_without_steps_says_how_long_a_longer_one_is(tmp_path: Path) -
     assert "neither marks steps nor shows any" in answer.reason
     assert "more than 64 batches" in answer.how_to_record
     assert "prof.step()" not in answer.how_to_record
-
-
-def test_a_job_without_an_optimizer_keeps_no_graph_for_it(tmp_path: Path) -> None:
-    snapshot = Snapshot()
-    for _ in range(20):
-        for line in (20, 21):
-            snapshot.take(MIB, "train.py(9): adapt", MODULE, f"model.py({line}): forward")
-        snapshot.take(MIB, "train.py(10): adapt", GRAD)
-        batch = snapshot.take(MIB, "train.py(8): load")
-        snapshot.free(batch, at=snapshot.at + 1, stack=["train.py(3): main"])
-    assert (
-        "If the job has no optimizer, it is a leak"
-        in unsure(RULE.check(snapshot.facts(tmp_path))).how_to_record
-    )

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.answer import CannotTell, Clear, RuleAnswer, Severity
+from tb_gpudiag.rules.answer import CannotTell, RuleAnswer, Severity
 from tb_gpudiag.rules.memory.memory_leak import RULE
-from tb_gpudiag.rules.shared.leak_state import LEAST_BYTES_PER_STEP, state_of
+from tb_gpudiag.rules.shared.growth import LEAST_BYTES_PER_STEP, floor_state
 from tb_gpudiag.rules.shared.out_of_memory import HORIZON_STEPS
 from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.trace.read import read_trace
@@ -72,9 +72,7 @@ def test_batches_of_changing_sizes_are_not_a_leak(seed: int, steps: int, tmp_pat
         before, batch = batch, main.alloc(draw.randrange(MIB, 8 * MIB), at=at + 7)
         if before:
             main.free(before, at=at + 8)
-    answer = RULE.check(facts_of(trace, tmp_path))
-    assert isinstance(answer, Clear | CannotTell)  # three floors that happen to rise are undecided
-    assert steps == 4 or is_clear(answer)
+    assert not isinstance(RULE.check(facts_of(trace, tmp_path)), list)
 
 
 def test_a_leak_takes_three_steps_to_find(tmp_path: Path) -> None:
@@ -83,8 +81,6 @@ def test_a_leak_takes_three_steps_to_find(tmp_path: Path) -> None:
     assert "five steps" in answer.how_to_record
     of_three = only(RULE.check(facts_of(job([MIB] * 3), tmp_path / "three")))
     assert of_three.cost_bytes_per_step == MIB
-    assert "So few steps" in of_three.summary
-    assert isinstance(RULE.check(facts_of(job([0, MIB, 0]), tmp_path / "once")), CannotTell)
 
 
 def test_cannot_tell_without_steps_memory_or_gpu(tmp_path: Path) -> None:
@@ -110,15 +106,6 @@ def test_a_leak_that_fills_memory_within_the_horizon_is_an_error(steps: float, t
     capacity = 20 * MIB + round(steps * HORIZON_STEPS * kept)
     found = only(RULE.check(facts_of(job([kept] * 6, device_bytes=capacity), tmp_path)))
     assert found.severity == (Severity.ERROR if steps < 1 else Severity.WARNING)
-
-
-def test_without_addresses_only_an_even_rise_is_a_leak(tmp_path: Path) -> None:
-    even = RULE.check(facts_of(job([MIB] * 6, generation="A"), tmp_path / "even"))
-    assert only(even).cost_bytes_per_step == MIB
-    uneven = [MIB, 3 * MIB, MIB, 2 * MIB, MIB, 3 * MIB]
-    cannot_say = RULE.check(facts_of(job(uneven, generation="A"), tmp_path / "uneven"))
-    assert isinstance(cannot_say, CannotTell)
-    assert "the memory floor rises" in cannot_say.reason
 
 
 @pytest.mark.parametrize(
@@ -155,40 +142,11 @@ def test_a_leak_of_another_kind_has_no_named_cause(tmp_path: Path) -> None:
     assert ": " not in found.title
 
 
-@pytest.mark.parametrize(("steps", "said"), [(10, True), (11, False)])
-def test_few_steps_are_mentioned_in_the_summary(steps: int, said: bool, tmp_path: Path) -> None:
-    """One of the steps is excused."""
-    found = only(RULE.check(facts_of(job([MIB] * steps), tmp_path)))
-    assert ("So few steps" in found.summary) is said
-    assert found.sure is not said
-
-
-def _for_new_keys(*, seed: int, keys: int, steps: int) -> list[int]:
-    """What a cache keeps that is asked for a key in each step."""
-    draw = random.Random(seed)
-    asked = [draw.randrange(keys) for _ in range(steps)]
-    return [0 if key in asked[:step] else MIB for step, key in enumerate(asked)]
-
-
-@pytest.mark.parametrize(
-    ("kept", "why"),
-    [
-        ([MIB] * 20 + [0] * 4, "not grown in the last 3 steps"),
-        (_for_new_keys(seed=1, keys=20, steps=32), "less and less"),
-    ],
-)
-def test_growth_that_may_end_is_no_certain_leak(kept: list[int], why: str, tmp_path: Path) -> None:
-    answer = RULE.check(facts_of(job(kept), tmp_path))
-    assert isinstance(answer, CannotTell)
-    assert why in answer.reason
-    assert "a leak goes on" in answer.how_to_record
-
-
 @pytest.mark.parametrize(
     "kept", [[MIB] * 23 + [0], [MIB, 0, 0] * 8, [0] * 4 + [MIB, 0] * 10, [MIB, MIB, 0, 0, 0, 0] * 4]
 )
 def test_growth_that_pauses_as_before_is_a_leak(kept: list[int], tmp_path: Path) -> None:
-    assert only(RULE.check(facts_of(job(kept), tmp_path))).sure
+    assert only(RULE.check(facts_of(job(kept), tmp_path)))
 
 
 def test_a_leak_that_ends_the_job_is_part_of_the_verdict(tmp_path: Path) -> None:
@@ -333,18 +291,18 @@ def _facts_of_one_long_step(line: str, folder: Path, operator: str = "aten::relu
 def test_what_one_forward_or_backward_pass_keeps_is_no_leak(line: str, operator: str, tmp_path: Path) -> None:
     answer = _one_long_step(line, tmp_path, operator=operator)
     assert isinstance(answer, CannotTell)
-    assert "three repetitions" in answer.reason
+    assert "a leak, 3 in 10" in answer.reason
 
 
 def test_without_steps_a_falling_floor_is_no_leak(tmp_path: Path) -> None:
     """Whatever a line keeps: windows of time are phases of one pass."""
     (memory,) = _facts_of_one_long_step("serve.py(9): remember", tmp_path).memory
     trend = memory.trend
-    assert state_of(memory) == "rising"
+    assert floor_state(memory) == "rising"
     assert trend is not None
     falling = replace(trend, per_unit=-trend.per_unit, low=-2 * trend.high, high=2 * trend.high)
     vars(memory)["trend"] = falling  # computed once
-    assert state_of(memory) != "rising"
+    assert floor_state(memory) != "rising"
 
 
 def test_without_steps_growth_is_what_was_seen_and_no_rate(tmp_path: Path) -> None:

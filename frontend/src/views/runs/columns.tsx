@@ -109,7 +109,7 @@ const COLUMNS: readonly RunColumn[] = [
   },
   {
     id: "limiter",
-    title: "Bottleneck, first finding",
+    title: "Limited by, first finding",
     value: (row) => limiterText(row) || row.first_title,
     cell: (row) => <Limit row={row} />,
   },

@@ -1,0 +1,350 @@
+"""Growth: whether a device's memory grows for good, as a probability.
+
+What a recording shows of growing memory is a row of figures (`FEATURES`). A logistic model, fitted to
+labelled loops, makes one probability of them. Its weights are in growth.json, which `make fit` writes: a
+wrong answer is mended by another labelled loop and a new fit. Recordings show different things, so each kind
+of recording (`Growth.shows`) has weights of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import cached_property, lru_cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from tb_gpudiag.arrays import Int64
+from tb_gpudiag.facts.memory.noted_tensors import NotedGrowth
+from tb_gpudiag.facts.memory.phase import Phase
+from tb_gpudiag.facts.memory.sites import GrowingSite
+from tb_gpudiag.frozen import dataclass
+from tb_gpudiag.rules.shared.leak_causes import Explained, causes_of
+from tb_gpudiag.rules.shared.usual_causes import GRAPH
+from tb_gpudiag.vocabulary.container_calls import HOOKS, MODULES
+from tb_gpudiag.vocabulary.frames import Frame
+from tb_gpudiag.wording.quantity import duration, size
+
+if TYPE_CHECKING:
+    from tb_gpudiag.facts.memory.device_memory import DeviceMemory
+    from tb_gpudiag.facts.memory.floor import Trend
+
+# Jobs keep a number or two per step on purpose. 4 KiB per step are 4 GiB after a million steps.
+LEAST_BYTES_PER_STEP = 4 * 2**10
+
+# Not counting the first step.
+FEWEST_STEPS = 2
+
+# A line keeps something of each step if there is one more for so many of the steps: the last one's may be on
+# the other side of the recording's end.
+EACH_STEP = 0.75
+
+# How likely it is that what one pass keeps is a leak: nothing shows whether it repeats.
+UNKNOWN = 0.3
+
+# A plateau rises in its second half at less than this share of its rate.
+LATER = 0.5
+
+# A slope is even if its confidence interval is no wider than this share of it.
+EVEN = 0.1
+
+# Who takes entries out as often as this one adds them, within a quarter, keeps a container's size.
+AS_OFTEN = 0.75
+
+# Without steps, a rate holds for about as long as it was seen: a forward pass of 0.1 s says nothing about an
+# hour.
+LEAST_SECONDS = 10.0
+
+FloorState = Literal["rising", "level", "plateau", "falling", "unclear"]
+
+TENSORS, ALL_FREES, NEWER_FREES = "tensors noted", "all frees", "frees of newer memory"
+"""What a recording shows of what goes. torch's CPU profiler drops frees of memory that was allocated before
+the recording, and NotingTensors notes which tensors went."""
+
+
+def growth_of(memory: DeviceMemory) -> Growth | None:
+    """Return what grows on a device; None with too few steps to tell."""
+    trend = memory.trend
+    return Growth(memory, trend) if trend is not None and trend.steps >= FEWEST_STEPS else None
+
+
+class Growth:
+    """What grows on a device: its floors, and the sites that raise them.
+
+    rate: bytes per step (or second, see Periods.unit): the most of what the floor, sites and notes say.
+    kept: as the sites say. unseen: as was noted of tensors that the trace does not show.
+    """
+
+    def __init__(self, memory: DeviceMemory, trend: Trend) -> None:
+        self.memory, self.trend = memory, trend
+        self.sites = memory.sites or memory.steady_sites
+        self.kept = sum(site.per_unit for site in self.sites)
+        self.unseen = sum(
+            one.bytes * one.per_step * one.since_start
+            for one in memory.unrecorded
+            if one.per_step >= EACH_STEP
+        )
+        nodes = memory.others_per_step if memory.nodes_per_step else 0.0
+        self.rate = max(1.0, trend.per_unit, self.kept, self.unseen, memory.steady_per_step, nodes)
+
+    def share(self, of: Callable[[GrowingSite], float]) -> float:
+        """Return the mean of a figure of the sites, weighted by what each keeps; 0 without sites."""
+        return float(sum(site.per_unit * of(site) for site in self.sites) / max(1.0, self.kept))
+
+    def of_rate(self, rate: float) -> float:
+        """Return a rate as a share of `rate`, -1 to 1."""
+        return float(np.clip(rate / self.rate, -1, 1))
+
+    @cached_property
+    def causes(self) -> list[Explained]:
+        nodes = [Explained(GRAPH, [])] if self.memory.nodes_per_step and not self.sites else []
+        return nodes or causes_of(self.sites, self.memory)
+
+    @cached_property
+    def graphs(self) -> list[GrowingSite]:
+        """Sites that a retained graph explains."""
+        return [site for part in self.causes if part.cause is GRAPH for site in part.sites]
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the recording shows that what grows repeats: it has steps, or lines outside of the model
+        keep most of it. The layers of one forward pass keep more and more, too."""
+        own_code = (Phase.UNKNOWN, Phase.INPUT, Phase.FORWARD)
+        outside = self.share(
+            lambda site: site.frame is not None and not site.module and site.phase in own_code
+        )
+        return self.trend.unit == "step" or (outside > 0.5 and self.memory.failure is None)
+
+    @property
+    def unseen_frames(self) -> list[Frame]:
+        """Functions that were noted to hold what grows, and the trace does not show."""
+        holders = [one.holder for one in self.memory.unrecorded] + [self.memory.graph_holder]
+        return [frame for holder in filter(None, holders) for level in holder.frames for frame in level]
+
+    @property
+    def least(self) -> float:
+        """LEAST_BYTES_PER_STEP, or what that is per second where windows of time replace the steps."""
+        periods = self.memory.floors.periods
+        seconds = 1.0 if periods.unit == "step" else max(1e-9, float(periods.at[1] - periods.at[0]))
+        return LEAST_BYTES_PER_STEP / seconds
+
+    @property
+    def per_unit(self) -> float:
+        """How fast memory grows: what the sites keep, as far as the floor's slope allows for it. As many of
+        their tensors as went are not counted, where that was noted."""
+        net = self.share(_net) * self.kept
+        if not self.sites:
+            return self.rate
+        low, high = self.trend.low, self.trend.high
+        return net if net < self.kept or low <= 0 else float(np.clip(net, low, high))
+
+    @property
+    def shows(self) -> str:
+        """What the recording shows of what goes."""
+        if self.memory.is_noted:
+            return TENSORS
+        return NEWER_FREES if self.memory.misses_old_frees else ALL_FREES
+
+    @cached_property
+    def probability(self) -> float:
+        """How often growth that looked like this was a leak, 0 to 1."""
+        if self.rate < self.least:
+            return 0.0
+        model = _models()[self.shows]
+        value = model["bias"] + sum(model["weights"][name] * self.features[name] for name in model["weights"])
+        return float(1 / (1 + np.exp(-value))) if self.repeats else UNKNOWN
+
+    @cached_property
+    def features(self) -> Mapping[str, float]:
+        return {name: float(feature.of(self)) for name, feature in FEATURES.items()}
+
+    @property
+    def doubt(self) -> str:
+        """What else it may be: what speaks most against a leak, compared with usual leaks."""
+        model = _models()[self.shows]
+        against = {
+            name: weight * (self.features[name] - model["usual"][name])
+            for name, weight in model["weights"].items()
+        }
+        return FEATURES[min(against, key=lambda name: against[name])].doubt
+
+
+@lru_cache(maxsize=1)
+def _models() -> Mapping[str, Any]:
+    return json.loads(resources.files(__package__).joinpath("growth.json").read_text(encoding="utf-8"))
+
+
+@dataclass(frozen=True)
+class Feature:
+    """of: the figure. doubt: what is no leak and looks like it, if the figure speaks against one."""
+
+    of: Callable[[Growth], float]
+    doubt: str
+
+
+def _changes(growth: Growth) -> Int64:
+    """By how much each floor is above the one before."""
+    floors = growth.memory.floors
+    return np.diff(floors.bytes[~floors.excused])
+
+
+def _quiet(growth: Growth) -> float:
+    """Share of the steps at the end in which the floor did not rise."""
+    change = _changes(growth)
+    rose = np.flatnonzero(change >= min(growth.least, LEAST_BYTES_PER_STEP))
+    return 1 - (int(rose.max(initial=-1)) + 1) / max(1, len(change))
+
+
+def _outer(growth: Growth) -> float:
+    """Share of graphs that no optimizer's step has come upon: some wait for it, and go then."""
+    memory, graphs = growth.memory, growth.graphs
+    step = np.searchsorted(memory.floors.periods.start_ns, memory.updates_ns, side="right")
+    rare = max(0.0, 1 - 2 * len(np.unique(step)) / max(1, len(memory.floors.periods)))
+    oldest = min((int(site.times_ns[0]) for site in graphs), default=0)
+    outlived = len(np.unique(step[memory.updates_ns > oldest]))
+    return growth.of_rate(sum(site.per_unit for site in graphs)) * rare * max(0.0, 1 - outlived / 3)
+
+
+def _is_uneven(site: GrowingSite) -> bool:
+    """Whether larger tensors replace smaller ones, neither by equal amounts nor joined from these."""
+    even = site.pace.in_even_jumps or site.high - site.low <= EVEN * site.per_unit
+    return site.replaced and not (even or site.extended)
+
+
+def _paused(site: GrowingSite) -> float:
+    """For how long tensors have not become more at the end, in the longest of their pauses before; 1 for four
+    of these."""
+    return (not site.replaced) * min(1.0, site.pace.quiet / (site.pace.longest_quiet + 1) / 4)
+
+
+def _taken(site: GrowingSite) -> bool:
+    """Whether calls take as many entries out of its container, or of another one around."""
+    held = site.holder
+    if held is None:
+        return site.remover is not None
+    taken = max(held.removed, held.removed_elsewhere * held.direct)
+    return site.remover is not None or taken >= AS_OFTEN * min(held.added, site.count)
+
+
+def _filled(site: GrowingSite, *types: str) -> bool:
+    """Whether such a container receives it, and no call takes anything out of one."""
+    held = site.holder
+    known = held is not None and held.direct and not held.removed + held.removed_elsewhere
+    return known and held.type in types
+
+
+def _net(site: GrowingSite) -> float:
+    """Share of what a site keeps by which tensors became more: the rest of them replaced others."""
+    noted = site.noted
+    return min(1.0, noted.high / noted.held) if noted is not None and noted.held else 1.0
+
+
+def _steady(growth: Growth) -> float:
+    """At which share of its rate memory was noted to grow since the job began. In a job of a few steps, that
+    is what was noted to stay."""
+    known = growth.memory.has_history
+    return growth.of_rate(growth.memory.steady_per_step) if known else growth.share(_stays)
+
+
+def _stays(site: GrowingSite) -> float:
+    return _noted(site, lambda noted: min(noted.low, noted.since_start))
+
+
+def _noted(site: GrowingSite, of: Callable[[NotedGrowth], float]) -> float:
+    return of(site.noted) if site.noted is not None else 0.0
+
+
+_FILLS = "a cache that is still filling"
+_FULL = "a full buffer that drops its oldest entries"
+_CLEARED = "a list that is cleared now and then"
+_BATCHES = "batches of changing sizes"
+
+FEATURES: Mapping[str, Feature] = {
+    "quiet": Feature(_quiet, _FILLS),
+    "low": Feature(lambda growth: growth.of_rate(growth.trend.low), _BATCHES),
+    "explained": Feature(lambda growth: growth.of_rate(growth.kept), _BATCHES),
+    "later": Feature(lambda growth: growth.of_rate(growth.trend.later), _FILLS),
+    "steps": Feature(lambda growth: np.log2(growth.trend.steps) / 8, _FILLS),
+    "paused": Feature(lambda growth: growth.share(_paused), _FULL),
+    "fell": Feature(lambda growth: growth.share(lambda site: site.fell), _CLEARED),
+    "gone": Feature(lambda growth: growth.share(lambda site: site.pace.oldest_gone > 0), _FULL),
+    "uneven": Feature(lambda growth: growth.share(_is_uneven), _BATCHES),
+    "module": Feature(lambda growth: growth.share(lambda site: bool(site.module)), _FULL),
+    "backward": Feature(lambda growth: growth.share(lambda site: site.phase is Phase.BACKWARD), _FULL),
+    "state": Feature(
+        lambda growth: growth.share(lambda site: site.phase is Phase.OPTIMIZER),
+        "the state that an optimizer makes once",
+    ),
+    "history": Feature(
+        lambda growth: growth.share(lambda site: site.in_optimizer),
+        "an optimizer's history, as L-BFGS fills it (history_size)",
+    ),
+    "graphs": Feature(_outer, "graphs that wait for the optimizer's next step"),
+    "taken": Feature(lambda growth: growth.share(_taken), _FULL),
+    "deques": Feature(
+        lambda growth: growth.share(lambda site: _filled(site, "deque")),
+        "a deque that drops its oldest entries once it is full (maxlen)",
+    ),
+    "hooks": Feature(lambda growth: growth.share(lambda site: _filled(site, HOOKS, MODULES)), _FULL),
+    "cycles": Feature(
+        lambda growth: growth.share(lambda site: site.freed_later), "reference cycles, which Python collects"
+    ),
+    "unseen": Feature(
+        lambda growth: growth.share(lambda site: min(1.0, 10 * site.freed_unseen)),
+        "memory that a thread frees without the profiler seeing it",
+    ),
+    "steady": Feature(_steady, _CLEARED),
+    "stays": Feature(lambda growth: growth.share(_stays), _CLEARED),
+    "exchanged": Feature(
+        lambda growth: growth.share(lambda site: _noted(site, lambda noted: noted.held - noted.high)), _FULL
+    ),
+    "limited": Feature(
+        lambda growth: growth.share(
+            lambda site: _noted(site, lambda noted: noted.holder is not None and noted.holder.limit > 0)
+        ),
+        "a container with a limit that is not full yet",
+    ),
+    "elsewhere": Feature(lambda growth: growth.of_rate(growth.unseen), _FULL),
+    "process": Feature(lambda growth: growth.of_rate(growth.memory.others_per_step), _FULL),
+    "nodes": Feature(lambda growth: min(1.0, growth.memory.nodes_per_step / 10), _FULL),
+}
+"""Figures of growth, and what speaks against a leak if a figure does."""
+
+
+def floor_state(memory: DeviceMemory) -> FloorState | None:
+    """Say how the floors of the steps go; None with too few steps to tell."""
+    growth = growth_of(memory)
+    if growth is None:
+        return None
+    trend, least = growth.trend, growth.least
+    states: tuple[tuple[FloorState, bool], ...] = (
+        ("falling", trend.high < 0 and -trend.per_unit >= least),
+        ("level", max(trend.per_unit, trend.earlier) < least),
+        ("plateau", trend.later < LATER * max(trend.per_unit, least)),
+        ("rising", trend.low > 0),
+    )
+    return next((state for state, holds in states if holds), "unclear")
+
+
+def until_full(memory: DeviceMemory) -> float:
+    """Return the steps or seconds (the trend's unit) until the peak, which rises with the floor, reaches the
+    capacity; 0 if memory does not grow, or if the capacity is not known."""
+    growth = growth_of(memory)
+    if growth is None or not memory.capacity_bytes:
+        return 0.0
+    trend = growth.trend
+    if min(trend.low, trend.later) <= 0 and growth.probability < 0.5:
+        return 0.0
+    if trend.unit == "second" and trend.end_ns - trend.start_ns < LEAST_SECONDS * 1e9:
+        return 0.0
+    return max(0, memory.capacity_bytes - memory.peak.allocated_bytes) / growth.per_unit
+
+
+def growth_text(trend: Trend, per_unit: float) -> str:
+    """`7 MiB per step`. Without steps, what was seen: `7 MiB in 40 ms`."""
+    if trend.unit == "step":
+        return str(size(per_unit, f"per {trend.word}"))
+    seen_ns = trend.end_ns - trend.start_ns
+    return f"{size(per_unit * seen_ns / 1e9)} in {duration(seen_ns)}"
