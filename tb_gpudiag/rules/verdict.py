@@ -38,12 +38,6 @@ from tb_gpudiag.vocabulary.recorded import FileKind
 from tb_gpudiag.wording.format import count, in_quotes, share, size_bytes, time_ns
 from tb_gpudiag.wording.vocabulary import CAUSES, FILE_KINDS, LIMITERS
 
-# If computing takes this much, it limits the job more than something that the trace does not show.
-MOSTLY_COMPUTING = levels.HALF
-
-# A smaller part of a limiter is in the account, and not worth words.
-LEAST_PART = levels.SLIGHT
-
 
 @dataclass(frozen=True)
 class Verdict:
@@ -143,7 +137,7 @@ def _gpu(judged: Judged, ranked: Sequence[AnyRule]) -> Verdict:
 
 def _one_kernel(facts: Facts) -> str:
     name, time_ns = facts.gpu.kernels.largest
-    if time_ns < MOSTLY_COMPUTING * facts.window.duration_ns:
+    if time_ns < levels.HALF * facts.window.duration_ns:
         return ""
     return f"One kernel, {in_quotes(name, 80)}, takes {share(time_ns, facts.window.duration_ns)} of the time."
 
@@ -197,7 +191,7 @@ def _figures(parts: WindowParts) -> dict[str, str]:
 def _listed(parts: WindowParts, name: str) -> str:
     """What a limiter consists of, as the account calls it, without what took hardly any time."""
     sums = [(sum(getattr(parts, field) for field in fields), noun) for noun, *fields in _PARTS[name]]
-    taken = [(share(ns, parts.window_ns), noun) for ns, noun in sums if ns >= LEAST_PART * parts.window_ns]
+    taken = [(share(ns, parts.window_ns), noun) for ns, noun in sums if ns >= levels.SLIGHT * parts.window_ns]
     if len(taken) == 1:
         all_of_it = sum(ns > 0 for ns, _ in sums) == 1
         return f"{'' if all_of_it else 'nearly '}all of it {taken[0][1]}"

@@ -188,8 +188,10 @@ class Host:
 
     @cached_property
     def operator(self) -> Int64:
-        """Event of the innermost operator that is or encloses the event, or NONE."""
-        return self.tree.nearest_of(self.events.category == Category.CPU_OP)
+        """Event of the innermost operator that is or encloses the event, or NONE. Some recorders write the
+        marks of steps as operators."""
+        events = self.events
+        return self.tree.nearest_of((events.category == Category.CPU_OP) & ~match(events, marks.STEP))
 
     @cached_property
     def place(self) -> Int64:

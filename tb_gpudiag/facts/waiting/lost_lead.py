@@ -20,8 +20,6 @@ _FEWEST_STEPS = 3
 # Two public recordings that fall behind begin 30% and 61% of a step ahead, healthy ones stay 100% ahead.
 _LEAST_LEAD = levels.LARGE
 
-# Later steps keep less than this part of the lead.
-_MOST_KEPT = levels.HALF
 
 # The same two recordings starve the GPU for 24% and 49% of their later steps, and not at all in the first.
 _LEAST_STARVED = levels.SIZEABLE
@@ -59,7 +57,7 @@ def find_lost_lead(steps: Steps, work: Work, time: GpuTime) -> LostLead | None:
     )
     starved = _starved_share(start, end, time)
     step_ns, later_ns = float(np.median((end - start)[1:])), float(np.median(lead[1:]))
-    fell_behind = lead[0] >= _LEAST_LEAD * step_ns and later_ns < _MOST_KEPT * lead[0]
+    fell_behind = lead[0] >= _LEAST_LEAD * step_ns and later_ns < levels.HALF * lead[0]
     later_share = float(np.median(starved[1:]))
     if not fell_behind or later_share < max(_LEAST_STARVED, 2 * starved[0]):
         return None

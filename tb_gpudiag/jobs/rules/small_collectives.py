@@ -31,8 +31,6 @@ BETWEEN_SHARE = levels.SIZEABLE
 # FSDP gathers a unit twice in a step and reduces it once. Norms and heads are a few small units of a model.
 LEAST_OF_UNITS = 3 * LEAST_IN_A_ROW
 
-# Units are small if most messages of FSDP are.
-MOST_OF_UNITS = levels.HALF
 
 # Their kinds: the messages of one tensor, and the same kinds are sent for many tensors together.
 _JOINABLE = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
@@ -125,7 +123,7 @@ def units_of(facts: JobFacts) -> SmallCollectives:
     small = whole & (operations.bytes > 0) & (operations.bytes <= SMALL_BYTES)
     several = int(small.sum()) // members
     count = several // max(1, len(facts.own_time.steps))
-    if count < LEAST_OF_UNITS or small.sum() < MOST_OF_UNITS * whole.sum():
+    if count < LEAST_OF_UNITS or small.sum() < levels.HALF * whole.sum():
         return SmallCollectives()
     time = np.array([waits.exposed_transfer_ns[small[waits.row]].sum()])
     calls = operations.own_parts.copy()

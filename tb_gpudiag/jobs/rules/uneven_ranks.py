@@ -54,11 +54,6 @@ PERSISTENT = 0.6
 # Where ranks are slow now and then, one of them is the cause if this much of the lost time is due to it.
 MOST_OF_LOST = 0.6
 
-# The others wait for the slowest rank, and for those that are nearly as slow: this much of its excess.
-COMPARABLE = levels.HALF
-
-# The other ranks show what is usual, so they must be the majority of a role.
-MOST_RANKS = levels.HALF
 
 # More work, or cores that others use, are the reason if they explain at least this much of what is longer.
 # Batches of all ranks differ a little in size, which explains little.
@@ -188,7 +183,7 @@ def _uneven(facts: JobFacts, own: OwnTime) -> Uneven:
     shown = _shows_more_work(facts) | facts.in_another_mode
     certain = (own.certainty >= CERTAIN) | (shown & (own.certainty >= CERTAIN_OF_MORE))
     certain |= own.times_in_each_step >= TIMES_IN_EACH_STEP
-    slow = (total >= least_ns) & certain & (total >= COMPARABLE * total.max())
+    slow = (total >= least_ns) & certain & (total >= levels.HALF * total.max())
     persistent = np.flatnonzero(slow & (_is_above(own).mean(axis=1) >= PERSISTENT))
     if len(persistent) and _are_few(own, persistent):
         uneven = _described(facts, own, replace(even, pattern="persistent", members=persistent), every)
@@ -293,7 +288,7 @@ def _noise_ns(own: OwnTime) -> float:
 def _are_few(own: OwnTime, members: Int64) -> bool:
     slow = np.bincount(own.role[members], minlength=int(own.role.max()) + 1)
     of = np.bincount(own.role, minlength=len(slow))
-    return bool((slow <= np.maximum(1, MOST_RANKS * of)).all())
+    return bool((slow <= np.maximum(1, levels.HALF * of)).all())
 
 
 def _described(facts: JobFacts, own: OwnTime, found: Uneven, slow: Bool) -> Uneven:

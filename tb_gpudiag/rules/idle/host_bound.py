@@ -97,8 +97,6 @@ _HOST = np.array([*BETWEEN_CALLS, Cause.DISPATCH, Cause.LAUNCH], np.uint8)
 _NAMED = ("Python between operators", "Slow CPU operators")
 """What most host time is, where the trace shows it."""
 
-# A smaller part is not named in the title: the account next to it shows the larger one as nearly as much.
-_LEAST_NAMED = levels.SIZEABLE
 
 # Batching or compiling the host's work should remove at least half of it. Moving it out of the loop, or
 # overlapping it with GPU work, removes all of it.
@@ -321,7 +319,7 @@ _INTERCEPTED = Fix(
 def _subject(python_ns: int, cost_ns: int) -> str:
     """What keeps the GPU idle, larger part first; a small part is not named."""
     parts = sorted(((python_ns, "Python"), (cost_ns - python_ns, "slow CPU operators")), reverse=True)
-    named = [name for ns, name in parts if ns >= _LEAST_NAMED * cost_ns]
+    named = [name for ns, name in parts if ns >= levels.SIZEABLE * cost_ns]
     said = " and ".join(named)
     return f"{said[0].upper()}{said[1:]} {'keeps' if named == ['Python'] else 'keep'}"
 

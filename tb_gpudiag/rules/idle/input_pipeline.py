@@ -53,8 +53,6 @@ SLOW_FIRST = 3
 # An epoch may begin in the recording; two batches from new iterators show a habit.
 FEWEST_FRESH = 2
 
-# Host tasks with at least this share of the waiting are listed.
-LEAST_TASK = levels.SIZEABLE
 
 # Text can be tokenized once, before training. That is the fix if tokenizing takes this share of the waiting.
 MOSTLY = levels.HALF
@@ -162,7 +160,7 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
             *(
                 Evidence.of_cost(HOST_TASK_FIXES[task].label, ns, cost_ns)
                 for task, ns in tasks.items()
-                if ns >= LEAST_TASK * cost_ns and not (parts and HOST_TASK_FIXES[task].waits)
+                if ns >= levels.SIZEABLE * cost_ns and not (parts and HOST_TASK_FIXES[task].waits)
             ),
             *meanwhile_evidence(facts, lost, chosen),
             Evidence("Batches fetched", number(len(fetched))),

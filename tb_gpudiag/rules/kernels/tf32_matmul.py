@@ -15,8 +15,6 @@ CODE = fix_code(__name__)
 # TF32 is a choice, not a mistake: a hint needs matmuls whose half is a tenth of the step.
 LEAST_SHARE = levels.LARGE
 
-# A GPU that mostly waits gets no faster with its kernels.
-LEAST_BUSY = levels.HALF
 
 # 16-bit formats have twice the rate of TF32 on every GPU that has both.
 HALF_THE_TIME = levels.HALF
@@ -29,7 +27,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     free = time.free(tf32, claimed)
     if time.share(free.total) < LEAST_SHARE:
         return Clear(f"TF32 matmuls take {time.of_window(free.total)} of the step window")
-    if time.share(time.busy_ns) < LEAST_BUSY:
+    if time.share(time.busy_ns) < levels.HALF:
         return Clear(f"the GPU is busy {time.of_window(time.busy_ns)} of the step window: it waits, mostly")
     others = time.with_32_bits & ~tf32
     compare = "Compare the results." if facts.job.training is False else "Compare the loss."

@@ -22,8 +22,6 @@ _SERVERS = {Server.VLLM: CODE["vllm"], Server.SGLANG: CODE["sglang"]}
 # step.
 LEAST_SHARE = levels.LARGE
 
-# A GPU that mostly waits gets no faster with smaller weights.
-LEAST_BUSY = levels.HALF
 
 # A weight of 16 bits is 2 bytes, and each token takes a multiplication and an addition with it: so a matmul
 # does as many operations for each byte as it has tokens. Matmuls that multiply reach half of the peak.
@@ -43,7 +41,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     free = time.free(chosen, claimed)
     if time.share(free.total) < LEAST_SHARE:
         return Clear(f"matmuls of a few tokens take {time.of_window(free.total)} of the step window")
-    if time.share(time.busy_ns) < LEAST_BUSY:
+    if time.share(time.busy_ns) < levels.HALF:
         return Clear(f"the GPU is busy {time.of_window(time.busy_ns)} of the step window: it waits, mostly")
     known = tokens[chosen & (tokens > 0)]
     return Finding(

@@ -27,8 +27,6 @@ LEAST_SHARE = levels.NOTICEABLE
 # A fifth: without the gaps, the GPU would do a quarter more in the same time.
 WARNING_SHARE = levels.LARGE
 
-# A kind of gap with less than this share of the cost does not change what to do.
-LEAST_PART = levels.LARGE
 
 _BEFORE = ("Most before", "Then before", "And before")
 """Labels of the nodes that most idle time is before."""
@@ -107,7 +105,7 @@ def _fix(found: NodeGaps, server: Server | None, *, compiled: bool) -> Fix:
     if server is not None:
         text = f"Give {server.value} more requests per step, and let it fuse more kernels."
         return Fix(text, _SERVERS.get(server, CODE["server"]), _URL)
-    least_ns = LEAST_PART * int(found.length_ns.sum())
+    least_ns = levels.LARGE * int(found.length_ns.sum())
     slow = [fix for kind, fix in _FIXES.items() if found.length_ns[found.kind == kind].sum() >= least_ns]
     text = "Put fewer and larger kernels into the graph, or more work into each replay."
     return Fix(

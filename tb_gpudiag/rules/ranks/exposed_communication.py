@@ -75,8 +75,6 @@ WAITING_SHARE = levels.HALF
 
 KINDS_SHOWN = 4
 
-# An annotation that covers less of the exposed time than this is not worth a sentence.
-LEAST_PART = levels.LARGE
 
 LATE_HOSTS = Fix(
     "Make the ranks' hosts faster first: this rank's host keeps its GPU idle even longer, and every "
@@ -316,7 +314,7 @@ def _places(marked: list[tuple[str, int]], found: list[Place], cost_ns: int) -> 
 
 def _most_in(marked: list[tuple[str, int]], cost_ns: int) -> str:
     """A sentence on the annotations with most of the exposed time; "" if none has much of it."""
-    parts = [f"{in_quotes(name, 60)} ({time_ns(ns)})" for name, ns in marked if ns >= LEAST_PART * cost_ns]
+    parts = [f"{in_quotes(name, 60)} ({time_ns(ns)})" for name, ns in marked if ns >= levels.LARGE * cost_ns]
     return f" Most of it is launched in {' and '.join(parts)}." if parts else ""
 
 

@@ -18,9 +18,6 @@ from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import time_ns
 from tb_gpudiag.wording.quantity import duration, share_of
 
-# If most launches lack their kernels, what was recorded is a part of the job that nobody chose.
-MOSTLY_LOST = levels.HALF
-
 
 def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """Measure the time in which kernels may have run whose launches are in the trace."""
@@ -39,7 +36,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
         summary = (
             "The recorded GPU work leaves no time for them: they were still waiting when the recording ended."
         )
-    spoils = found >= SPOILS_SHARE or lost >= MOSTLY_LOST * launches
+    spoils = found >= SPOILS_SHARE or lost >= levels.HALF * launches
     return Finding(
         title=lost_title(facts),
         summary=summary,

@@ -34,8 +34,6 @@ CODE = fix_code(__name__)
 # Most public traces with every option on are below 3%.
 LEAST_SHARE = levels.NOTICEABLE
 
-# A window that is mostly the profiler's own time says little about the job, so that comes first.
-MOSTLY = levels.HALF
 
 # One stretch with half of it is the recorder's beginning or a buffer, which fewer options do not shorten.
 AT_ONCE = levels.HALF
@@ -58,7 +56,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
         return Clear(f"the profiler itself took {share(overhead_ns, lost.window_ns)} of the step window")
     stretches = lost.stretches(chosen)
     longest_ns = int((stretches.end - stretches.start).max())
-    mostly = lost.share(overhead_ns) >= MOSTLY
+    mostly = lost.share(overhead_ns) >= levels.HALF
     who = "the GPU is idle" if facts.device else "the main thread is busy"
     return Finding(
         title=f"The profiler itself takes {share(overhead_ns, lost.window_ns)} of the step window",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.steady import MOST
@@ -46,19 +46,21 @@ def _host(facts: Facts, lost: Lost, spent: CpuTime, unseen_ns: int, start: str) 
     window_ns, parts = lost.window_ns, spent.others
     if lost.total_ns(lost.of(Cause.INITIALIZATION)) >= MOST * window_ns:
         return "initialization", f"{start} {first_run_sentence(facts)}"
+    hidden = unseen_ns >= MOSTLY_UNSEEN * max(1, spent.python_ns)
+    takes = {**_TAKES, "python": _PYTHON_TAKES[hidden]}
     first, second = sorted(parts, key=lambda part: -parts[part])[:2]
     most_ns = parts[first]
     if spent.computing_limits:
         first, most_ns = "compute", spent.computing_ns
     elif most_ns < CLEAR_LEAD * parts[second]:
-        takes = ", ".join(_taken(spent, frozenset()))
-        return "mixed", f"{start} No single part of the main thread's time limits this job: {takes}."
+        said = ", ".join(_taken(spent, takes, frozenset()))
+        return "mixed", f"{start} No single part of the main thread's time limits this job: {said}."
     rivals = [ns for part, ns in {**parts, "compute": spent.computing_ns}.items() if part != first]
     near = most_ns < CLEAR_LEAD * max(rivals)
     if first == "host":
         first = max(spent.host, key=lambda part: spent.host[part])
         most_ns = spent.host[first]
-    if first == "python" and unseen_ns >= MOSTLY_UNSEEN * spent.python_ns:
+    if first == "python" and hidden:
         said = f"The main thread spent {share(unseen_ns, window_ns)} of its time in something unrecorded."
         return "unknown", f"{start} {said} Record with with_stack=True to see what."
     if first == "tasks":
@@ -69,23 +71,23 @@ def _host(facts: Facts, lost: Lost, spent: CpuTime, unseen_ns: int, start: str) 
     said = f"The main thread spent {share(most_ns, window_ns)} of its time {where} "
     besides = near and spent.computing_ns > most_ns
     said += BESIDES_COMPUTING.format(computing=share(spent.computing_ns, window_ns)) if besides else limits
-    said += _beside_it(spent, {first, "compute"} if besides else {first}) if near else ""
+    said += _beside_it(spent, takes, {first, "compute"} if besides else {first}) if near else ""
     return "python" if first in {"overhead", "tasks"} else first, f"{start} {said}"
 
 
-def _beside_it(spent: CpuTime, named: Set[str]) -> str:
+def _beside_it(spent: CpuTime, takes: Mapping[str, str], named: Set[str]) -> str:
     """Say what else takes time, behind a sentence; "" if nothing does."""
-    said = _taken(spent, named)
+    said = _taken(spent, takes, named)
     return f" Beside it, {', '.join(said)}." if said else ""
 
 
-def _taken(spent: CpuTime, named: Set[str]) -> list[str]:
-    """Say what takes time, most first, without what is named already."""
+def _taken(spent: CpuTime, takes: Mapping[str, str], named: Set[str]) -> list[str]:
+    """Say what takes time, most first, without what is named already. takes: part -> words."""
     parts = {**spent.others, **spent.host, "compute": spent.computing_ns}
     return [
-        f"{_TAKES[part]} {share(ns, spent.window_ns)}"
+        f"{takes[part]} {share(ns, spent.window_ns)}"
         for part, ns in sorted(parts.items(), key=lambda one: -one[1])
-        if part in _TAKES.keys() - named and ns >= LEAST_SHARE * spent.window_ns
+        if part in takes.keys() - named and ns >= LEAST_SHARE * spent.window_ns
     ]
 
 
@@ -95,10 +97,10 @@ _TAKES = {
     "compute": "computing takes",
     "compile": "compiling takes",
     "waiting": "waiting in a call takes",
-    "python": "Python between operators takes",
     "tasks": "work such as logging and saving takes",
     "communication": "collectives take",
 }
+_PYTHON_TAKES = {False: "Python between operators takes", True: "work that was not recorded takes"}
 
 
 _OWN_WORK = "The host's own work limits this job."

@@ -36,8 +36,6 @@ _CODE = fix_code("tb_gpudiag.rules.launches.launch_bound")
 # that, the eager rest costs more.
 MOSTLY_COMPILED = levels.HALF
 
-# With less compiled code than this in the step window, the job counts as eager.
-PARTLY_COMPILED = levels.MEASURABLE
 
 # A handful of nodes may come from a single operator on a parameter. From here on, autograd records a graph.
 LEAST_NODES = 10
@@ -52,13 +50,7 @@ FEWEST_LAYERS = 4
 # Suggest a larger batch only if at most this share of the memory is in use at the peak, and the GPU waits for
 # data for less than this share of the step window.
 ROOM_SHARE = levels.HALF
-INPUT_SHARE = levels.NOTICEABLE
 
-# A part of a finding with less than this share of its cost does not change what to do first.
-LEAST_PART = levels.SIZEABLE
-
-# From this share on, nothing else in the finding is worth a fix of its own.
-NEARLY_ALL = levels.MOST
 
 _DDP_URL = "https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html"
 
@@ -210,7 +202,7 @@ def launch_advice(facts: Facts, lost: Lost, chosen: Bool) -> LaunchAdvice:
         *(("operators or their shapes differ from step to step",) if modes.same_shapes is False else ()),
         *no_graph_reasons(facts.compile_reasons),
     )
-    partly_compiled = of_window >= PARTLY_COMPILED
+    partly_compiled = of_window >= levels.MEASURABLE
     parts = mostly_compiled, partly_compiled, compiled_ns, cost_ns, obstacles, facts.compile_reasons
     return LaunchAdvice(modes, job, *parts)
 
@@ -219,7 +211,7 @@ def larger_batch_evidence(facts: Facts) -> list[Evidence]:
     """Suggest a larger batch if memory is known to have room and the GPU does not wait for data."""
     waiting = facts.gpu.ledger.by_cause(facts.window).get(Cause.INPUT, 0)
     own = next((memory for memory in facts.memory if memory.device == facts.gpu.id), None)
-    if own is None or not own.capacity_bytes or waiting >= INPUT_SHARE * facts.window.duration_ns:
+    if own is None or not own.capacity_bytes or waiting >= levels.NOTICEABLE * facts.window.duration_ns:
         return []
     if own.curve.relative:  # allocations from before the recording are unknown
         return []
@@ -263,12 +255,12 @@ def with_ddp_copies(found: Finding, copies: DdpCopies, lost: Lost) -> Finding:
         return found
     times = ((_BUFFERS, copies.buffers), (_GRADIENTS, copies.gradients))
     inside = [(part, intersect(claimed, spans).total) for part, spans in times]
-    parts = [(part, ns) for part, ns in inside if ns >= LEAST_PART * found.cost_ns]
+    parts = [(part, ns) for part, ns in inside if ns >= levels.SIZEABLE * found.cost_ns]
     if not parts:
         return found
     total_ns = sum(ns for _, ns in parts)
     fix = _fix([part for part, _ in parts])
-    if total_ns < NEARLY_ALL * found.cost_ns:
+    if total_ns < levels.MOST * found.cost_ns:
         fix = Fix(f"{fix.text} {found.fix.text}", f"{fix.code}\n\n{found.fix.code}", found.fix.url)
     return replace(
         found,

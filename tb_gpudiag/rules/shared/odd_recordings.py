@@ -20,9 +20,6 @@ LEAST_LAUNCHES = levels.NOTICEABLE
 # From here on, the GPU may be so much busier than the trace shows that this has to be said first.
 SPOILS_SHARE = levels.SIZEABLE
 
-# If most of the recording is a capture, it says nothing about steps.
-MOST_CAPTURED = levels.HALF
-
 
 # Of 243 public recordings, the numbers of all but two follow one another in 98.7% of the cases and more. Two
 # were thinned to 1% of their operators, in runs of a few: there it is 38%.
@@ -94,7 +91,7 @@ def capture_ns(facts: Facts) -> int:
     if not len(times.start):  # as usual, and each rule asks
         return 0
     found = clip(times, window.start_ns, window.end_ns).total
-    return found if found >= max(1, MOST_CAPTURED * window.duration_ns) and not facts.captures.recur else 0
+    return found if found >= max(1, levels.HALF * window.duration_ns) and not facts.captures.recur else 0
 
 
 def capture_sentence(facts: Facts) -> str:

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 PROFILER_URL = "https://docs.pytorch.org/docs/stable/profiler.html"
 NSYS_URL = "https://docs.nvidia.com/nsight-systems/UserGuide/index.html"
 
-# From here on, what is true of the other kernels may not be true of the job.
-HIDING_SHARE = levels.SIZEABLE
 
 _BLOCKS = {RECORDING: NSYS_RECORDING, RECORDING_FOR_FIGURES: NSYS_RECORDING_FOR_FIGURES}
 
@@ -101,8 +99,6 @@ if step == 5:
 FEWEST_WORK = 40
 LEAST_BUSY_NS = 1_000_000
 
-# A GPU that is busy half of the time does what the job is about.
-MOST_BUSY = levels.HALF
 
 SEVERAL_STEPS = 2
 
@@ -135,7 +131,7 @@ def little_work(facts: Facts) -> str:
     account, pieces = device.window_account, len(device.busy.work)
     busy_ns = int(account.computing_ns[0] + account.communicating_ns[0] + account.copying_ns[0])
     recorded_ns = facts.recorded_window.duration_ns  # its steady part may be that little work alone
-    if pieces >= FEWEST_WORK or busy_ns >= LEAST_BUSY_NS or busy_ns >= MOST_BUSY * recorded_ns:
+    if pieces >= FEWEST_WORK or busy_ns >= LEAST_BUSY_NS or busy_ns >= levels.HALF * recorded_ns:
         return ""
     verb = "was" if pieces == 1 else "were"
     return f"{count(pieces, 'kernel or copy', 'kernels and copies')} ({time_ns(busy_ns)}) {verb} recorded"
@@ -199,7 +195,7 @@ def _paragraphs(code: str, *, both: bool) -> Iterator[str]:
 
 def unseen_kernels(graphs: WholeGraphs, window_ns: int) -> CannotTell | None:
     """Say that the kernels inside graphs are not known; None if that does not matter."""
-    if graphs.times.total < HIDING_SHARE * max(1, window_ns):
+    if graphs.times.total < levels.SIZEABLE * max(1, window_ns):
         return None
     return CannotTell(
         f"the kernels inside CUDA graphs, {share(graphs.times.total, window_ns)} of the step window, were "

@@ -19,8 +19,6 @@ Said = tuple[str, str]
 # A shorter part is not worth a sentence.
 LEAST_SHARE = levels.SIZEABLE
 
-# If more than half as much is left out of the step window as is in it, that is the first thing to know.
-LEADS_SHARE = levels.HALF
 
 BESIDES_COMPUTING = "This is the largest part besides computing ({computing})."
 """Says less than that a part limits the job: without it, the job would still take most of the time."""
@@ -38,7 +36,7 @@ FOR_ENGINE = (
 
 def leads(steady: Steady) -> bool:
     """Return whether what is left out comes before the verdict."""
-    return steady.before_ns + steady.after_ns >= LEADS_SHARE * steady.window.duration_ns
+    return steady.before_ns + steady.after_ns >= levels.HALF * steady.window.duration_ns
 
 
 def left_out_sentences(steady: Steady, *, inferred: bool) -> list[str]:

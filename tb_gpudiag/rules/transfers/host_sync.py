@@ -42,8 +42,6 @@ CODE = fix_code(__name__)
 # Step times vary by 1 to 2% from run to run, so a smaller effect of the fix could not be measured.
 LEAST_SHARE = levels.MEASURABLE
 
-# Whatever keeps the GPU idle after synchronizations is listed if it takes at least this share of the cost.
-LEAST_PART = levels.SIZEABLE
 
 # A single synchronization that makes this much of the cost is none of a loop's.
 AT_ONCE = levels.HALF
@@ -223,7 +221,9 @@ def _refilling(lost: Lost, tasks: dict[HostTask, int], cost_ns: int) -> list[Evi
     parts.append(("Idle until the calls return", int(spent[Cause.SYNC])))
     parts += [(f"Idle while {HOST_TASK_FIXES[task].activity}", ns) for task, ns in tasks.items()]
     parts.sort(key=lambda part: -part[1])
-    return [Evidence.of_cost(label, ns, cost_ns) for label, ns in parts if ns >= max(1, LEAST_PART * cost_ns)]
+    return [
+        Evidence.of_cost(label, ns, cost_ns) for label, ns in parts if ns >= max(1, levels.SIZEABLE * cost_ns)
+    ]
 
 
 class _Kind(NamedTuple):

@@ -45,7 +45,6 @@ FASTEST_BYTES_PER_NS = 50
 # In 20 public recordings, copies of 1 MiB and more from pageable memory reach 2.5 to 13 GB/s. Far below that
 # the driver waits for the memory itself: pages of a file or a swapped-out process have to be read first.
 SLOW_BYTES_PER_NS = 1
-MOSTLY_SLOW = levels.HALF
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
@@ -100,7 +99,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         removable=_removable(facts.host, transfers, chosen, facts.host_time.blocking, cost_ns),
         severity=Severity.INFO if small else None,
     )
-    return _of_slow_memory(found, copied / copying_ns) if slow_ns >= MOSTLY_SLOW * copying_ns > 0 else found
+    return _of_slow_memory(found, copied / copying_ns) if slow_ns >= levels.HALF * copying_ns > 0 else found
 
 
 _PINNED = " the host memory, and copy with non_blocking=True."

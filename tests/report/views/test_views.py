@@ -38,7 +38,7 @@ def test_a_format_shows_verdict_account_findings_and_places(format: str, report:
         share(0.6),
         "GD101 input_pipeline",
         "train (train.py, defined at line 12)",
-        "a fix saves 703",  # us
+        "a fix saves 760",  # us
         " to 1.20 ms (replayed)",
         "num_workers",
         "Checked, no problem found",
