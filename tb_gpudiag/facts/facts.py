@@ -279,7 +279,7 @@ class Facts:
         if not len(steps):
             return None
         if not self.gpu_times:
-            return measure_on_host(steps, self.main_thread_spans)
+            return measure_on_host(steps, self.main_thread_spans, self.events)
         return measure_on_device(steps, self.borders_ns, self.work, self.gpu_times[0])
 
     # devices in the step window

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,13 @@ import pyarrow.compute as pc
 
 from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED
+
+# To set up RE2 for a pattern takes as long as to look through a thousand names. Others ask about the same few
+# names: a second fact, the next rank of a job, the next trace.
+_FEW: Final = 100
+_SHORT: Final = 200
+_MOST_KNOWN: Final = 500
+_MOST_PATTERNS: Final = 500
 
 _FLAGS = {re.IGNORECASE: "i", re.DOTALL: "s"}
 
@@ -60,8 +68,25 @@ class NameMatcher:
     def _test(self, pattern: str, some: Int64) -> Bool:
         if not len(some):
             return np.zeros(0, np.bool_)
+        names, known = self._few(some), _known(pattern)
+        if names and all(name in known for name in names):
+            return np.array([known[name] for name in names], np.bool_)
         chosen = self._texts if len(some) == len(self._names) else self._texts.take(_indices(some))
-        return np.array(pc.match_substring_regex(chosen, pattern), np.bool_)
+        found: Bool = np.array(pc.match_substring_regex(chosen, pattern), np.bool_)
+        if len(known) + len(names) <= _MOST_KNOWN:
+            known.update(zip(names, found.tolist(), strict=False))
+        return found
+
+    def _few(self, some: Int64) -> list[str]:
+        """Return these names, if what was found in them is worth keeping."""
+        names = [self._names[i] for i in some.tolist()] if len(some) <= _FEW else []
+        return names if all(len(name) <= min(_SHORT, self._longest) for name in names) else []
+
+
+@lru_cache(_MOST_PATTERNS)
+def _known(_pattern: str) -> dict[str, bool]:
+    """Whether names were matched by the pattern, in any trace."""
+    return {}
 
 
 def _indices(rows: Int64) -> pa.Array:

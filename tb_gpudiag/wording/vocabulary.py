@@ -108,3 +108,8 @@ def limiter_word(limiter: str, *, on_gpu: bool) -> str:
     if limiter == "compute" and not on_gpu:
         return "CPU computing"
     return term(LIMITERS, limiter).word
+
+
+def bottleneck(word: str) -> str:
+    """How a verdict begins."""
+    return f"Bottleneck: {word}"

@@ -1,4 +1,5 @@
-"""Measure how fast a large trace is diagnosed, compared with other tools for traces, in the same run.
+"""Measure how fast a large trace is diagnosed, and one of 1 MB with the start of the program, compared with
+other tools for traces, in the same run.
 
 python -m tests.benchmarks.peers [MEGABYTES]
 
@@ -18,11 +19,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.benchmarks.reading import DIAGNOSIS
-from tests.benchmarks.traces import Measured, large_trace, measured, print_table
+from tests.benchmarks.traces import Measured, large_trace, measured, print_table, small_trace
 
 OURS = "gpudiag"
 SIZE_BYTES = 250 << 20
@@ -83,10 +84,19 @@ def tools() -> list[Tool]:
     return found
 
 
-def rows(folder: Path, size_bytes: int) -> Iterator[Row]:
-    """Measure the tools by turns."""
-    path = large_trace(folder, size_bytes)
-    chosen = tools()
+def large_rows(folder: Path, size_bytes: int) -> Iterator[Row]:
+    """Measure the tools by turns on a large trace, without what they import."""
+    return _rows(large_trace(folder, size_bytes), tools())
+
+
+def small_rows(folder: Path) -> Iterator[Row]:
+    """Measure the tools by turns on a trace of 1 MB, with what they import."""
+    return _rows(
+        small_trace(folder), [replace(tool, program=f"# measured\n{tool.program}") for tool in tools()]
+    )
+
+
+def _rows(path: Path, chosen: list[Tool]) -> Iterator[Row]:
     taken: dict[str, list[Measured]] = {tool.name: [] for tool in chosen}
     for _ in range(TURNS):
         for tool in chosen:
@@ -107,7 +117,8 @@ HEADER = f"{'':24}{'CPU':>10} {'time':>10} {'gpudiag':>10} {'peak':>11}"
 
 
 def main() -> None:
-    print_table(HEADER, lambda folder, size_bytes: map(line, rows(folder, size_bytes)), SIZE_BYTES)
+    print_table(HEADER, lambda folder, size_bytes: map(line, large_rows(folder, size_bytes)), SIZE_BYTES)
+    print_table(HEADER, lambda folder, _: map(line, small_rows(folder)), SIZE_BYTES)
 
 
 if __name__ == "__main__":

@@ -20,8 +20,9 @@ DIAGNOSE = "whole diagnosis"
 
 # As the command and the analyses of the tab do it, in a process of their own.
 DIAGNOSIS = """
-from tb_gpudiag.service.processes.process_setup import use_environment
+from tb_gpudiag.service.processes.process_setup import do_without_pandas, use_environment
 use_environment()
+do_without_pandas()
 from tb_gpudiag.report.diagnosis import diagnose_path  # with all imports
 # measured
 result = diagnose_path(path).trace.events

@@ -69,6 +69,13 @@ def large_trace(folder: Path, size_bytes: int = SIZE_BYTES) -> Path:
     return path
 
 
+def small_trace(folder: Path) -> Path:
+    """Write a built trace of about 1 MB."""
+    path = folder / "small.1.pt.trace.json"
+    path.write_bytes(_built(kernels_a_step=60))
+    return path
+
+
 def _shifted(events: bytes, by_us: int, by_id: int) -> bytes:
     def number(found: re.Match[bytes]) -> bytes:
         return b'"%s": %d' % (found[1], int(found[2]) + (by_us if found[1] == b"ts" else by_id))
@@ -130,7 +137,7 @@ def _parts() -> tuple[bytes, bytes, bytes]:
     return content[:begin], content[begin:end].strip(), content[end:]
 
 
-def _built() -> bytes:
+def _built(kernels_a_step: int = 500) -> bytes:
     builder = TraceBuilder()
     main = builder.thread()
     for step in range(20):
@@ -138,7 +145,7 @@ def _built() -> bytes:
         main.step(step, at=at, us=99_000)
         main.frame("train.py(12): train", at=at, us=99_000)
         main.loader(at=at, us=20_000)
-        for kernel in range(500):
+        for kernel in range(kernels_a_step):
             begin = at + 20_000 + kernel * 150
             main.frame(f"model.py({kernel % 50}): forward", at=begin, us=140)
             main.op(f"aten::op{kernel % 40}", at=begin + 10, us=100)

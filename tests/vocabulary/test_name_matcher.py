@@ -107,6 +107,14 @@ def test_only_the_beginning_of_a_long_name_counts() -> None:
     assert NameMatcher(names).matches(re.compile("a+")).tolist() == [True, False]
 
 
+def test_what_one_matcher_has_found_is_right_for_another() -> None:
+    name = "a" * 150 + "b"
+    for longest, found in ((100, True), (1_000, False), (100, True)):
+        assert NameMatcher([name], longest).matches(re.compile("a+")).tolist() == [found]
+    for count in (3, 90, 2_000, 90):
+        check([f"kernel_{i}" for i in range(count)], re.compile(r"kernel_\d*7"))
+
+
 def test_no_names() -> None:
     assert NameMatcher([]).matches(re.compile("a")).shape == (0,)
 

@@ -37,9 +37,9 @@ def test_concepts_are_in_alphabetical_order() -> None:
 
 
 def test_the_page_about_a_term() -> None:
-    (found,) = [entry for entry in glossary.find("sync") if entry.what == "limiter"]
+    (found,) = [entry for entry in glossary.find("sync") if entry.what == "bottleneck"]
     assert found.page == (
-        "# Synchronization (limiter `sync`)\n\n"
+        "# Synchronization (bottleneck `sync`)\n\n"
         "The host waits for the GPU, and the GPU then waits for new work.\n"
     )
     (concept,) = glossary.find("GPU span")

@@ -114,7 +114,7 @@ def test_words_and_explanations_are_complete(name: str) -> None:
 def test_a_noun_fits_into_a_sentence() -> None:
     assert vocabulary.CAUSES["input"].noun == "data loading"
     assert vocabulary.CAUSES["dispatch"].noun == "CPU operator overhead"
-    assert vocabulary.LIMITERS["python"].noun == "work on the host"
+    assert vocabulary.LIMITERS["python"].noun == "Python and operator overhead"
 
 
 def test_an_unknown_id_is_shown_as_it_is() -> None:

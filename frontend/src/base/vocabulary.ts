@@ -55,8 +55,8 @@ export const LIMITERS: Readonly<Record<"input" | "launch" | "sync" | "python" | 
   "input": {"word": "Data loading", "noun": "waiting for data", "explanation": "The GPU waits for the next batch."},
   "launch": {"word": "Kernel launches", "noun": "kernel launches", "explanation": "Many small kernels: the GPU waits for the host to launch them, or between nodes of a CUDA graph."},
   "sync": {"word": "Synchronization", "noun": "synchronizations", "explanation": "The host waits for the GPU, and the GPU then waits for new work."},
-  "python": {"word": "Work on the host", "noun": "work on the host", "explanation": "The GPU waits for Python code or operators on the host."},
-  "waiting": {"word": "Waiting on the host", "noun": "waiting on the host", "explanation": "The host waits for another thread, a process, a socket, a file, a lock or a timer."},
+  "python": {"word": "CPU (Python and operator overhead)", "noun": "Python and operator overhead", "explanation": "The GPU waits for Python code or operators on the CPU."},
+  "waiting": {"word": "CPU (waiting)", "noun": "waiting on the host", "explanation": "The host waits for another thread, a process, a socket, a file, a lock or a timer."},
   "compile": {"word": "Compilation", "noun": "compilation", "explanation": "The GPU waits while the host compiles or loads GPU code."},
   "compute": {"word": "GPU computing", "noun": "GPU computing", "explanation": "The GPU computes most of the time. Faster kernels help most."},
   "copy": {"word": "Copies", "noun": "exposed copies", "explanation": "The GPU copies data and computes nothing at the same time."},
@@ -65,7 +65,7 @@ export const LIMITERS: Readonly<Record<"input" | "launch" | "sync" | "python" | 
   "initialization": {"word": "Initialization", "noun": "first-run work", "explanation": "Most of the recorded time is first-run work. Record later steps."},
   "requests": {"word": "No requests", "noun": "waiting for requests", "explanation": "The inference server had nothing to run: the GPU waits for requests."},
   "mixed": {"word": "Several causes", "noun": "several causes", "explanation": "No single cause is clearly the largest."},
-  "unknown": {"word": "Not known", "noun": "idle time without a visible cause", "explanation": "The trace does not show the cause."}
+  "unknown": {"word": "Cannot tell", "noun": "idle time without a visible cause", "explanation": "The trace does not show the cause."}
 };
 
 export const SEVERITIES: Readonly<Record<"INFO" | "WARNING" | "ERROR", Colored>> = {
@@ -330,6 +330,7 @@ export const GLOSSARY: Readonly<Record<string, string>> = {
   "arithmetic intensity": "Arithmetic operations per byte that a kernel moves to and from GPU memory.",
   "at most": "A saving is \"at most\" this long if no fix can save more, because it removes no more GPU time or host time than that.",
   "blocked on a full queue": "The launch queue holds about a thousand launches, and a launch call blocks while it is full.",
+  "bottleneck": "What limits the speed of a job: the largest part of the step window that a fix could remove.",
   "busy": "A GPU is busy while at least one kernel, copy or memset runs on it.",
   "caching allocator": "PyTorch's allocator of GPU memory, which keeps freed memory for the next allocation instead of returning it to the driver.",
   "cause": "What the host did while a GPU was idle, and so the reason for the idle time.",
@@ -353,7 +354,6 @@ export const GLOSSARY: Readonly<Record<string, string>> = {
   "launch": "A call on the host that starts work on the GPU: a kernel, a copy, a memset or a whole graph.",
   "launch queue": "Work that was launched into a stream and has not started yet.",
   "launched on an idle gpu": "The share of launches that found the GPU with no work left.",
-  "limiter": "What limits the speed of a job: the largest part of the step window that a fix could remove.",
   "matmul": "A matrix multiplication.",
   "memset": "GPU memory is filled with a value, usually zero.",
   "mfu": "Model FLOPs utilization: the arithmetic that the model needs, as a share of what the GPU's stated dense peak allows in the same time.",
@@ -383,7 +383,7 @@ export const GLOSSARY: Readonly<Record<string, string>> = {
   "tensor cores": "Units of NVIDIA GPUs that multiply small matrices, many times faster than the ordinary cores; on AMD they are called matrix cores.",
   "trigger": "What let the launch queue run dry before a gap: a synchronization drained it, or the host never got ahead.",
   "unfused attention": "Attention that is computed as a matmul, a softmax and another matmul.",
-  "verdict": "One limiter and one sentence for the whole trace.",
+  "verdict": "The bottleneck in one word, and one sentence for the whole trace.",
   "warm-up": "The first steps of a job, which compile, search for algorithms and allocate memory once.",
   "wave": "The blocks of a kernel that run on the GPU at the same time.",
   "worker": "A process that wrote a trace: a rank of a distributed job, or the only process."

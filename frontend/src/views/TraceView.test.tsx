@@ -21,7 +21,7 @@ async function shown(open: TraceViewName, kind: string, more: object = {}): Prom
 }
 
 it("shows the views of a trace", async () => {
-  expect(await shown("summary", "trace")).toContain("Not known");
+  expect(await shown("summary", "trace")).toContain("Cannot tell");
   expect(screen.getByText("Recording")).toBeTruthy();
   cleanup();
   expect(await shown("timeline", "trace")).toContain("Timeline");
@@ -50,7 +50,7 @@ it("shows a memory file without figures about time and without a limiter", async
   expect(headings[0]).toBe("CUDA memory snapshot");
   expect(screen.getByText("Nothing grows.")).toBeTruthy();
   expect(screen.queryByText("Recording")).toBeNull();
-  expect(screen.queryByText("Limited by")).toBeNull();
+  expect(screen.queryByText("Bottleneck")).toBeNull();
 });
 
 it("shows a record's summary with its memory in each view, and says that the trace was not kept", async () => {

@@ -34,11 +34,11 @@ def named_tasks(events: Events, tree: HostTree, of_libraries: Int64, trained: Bo
     of_name, own_name = of_libraries.copy(), np.zeros(len(of_libraries), np.bool_)
     used = np.unique(events.name[events.category == Category.PYTHON_FUNCTION]).tolist()
     functions = [own_function(events.names[number]) for number in used]
-    for task, names in of_users().items():
+    for kind, names in of_users().items():
         own = [number for number, function in zip(used, functions, strict=True) if names.fullmatch(function)]
-        of_name[own], own_name[own] = task, True
+        of_name[own], own_name[own] = kind, True
     spans = events.among(*HOST_CATEGORIES) & (tree.depth >= 0)
-    task = np.where(spans, of_name[events.name], NONE)
+    task: Int64 = np.where(spans, of_name[events.name], NONE)
     works = tree.any_below(events.category == Category.CPU_OP)
     task[np.isin(task, np.array(WAITS)) & works] = NONE  # it does something: a process that others wait for
     evaluates = task == HostTask.EVALUATING

@@ -11,13 +11,16 @@ from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events, Trace
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.api_calls import BLOCKING_CALL, SUBMITTED_ONLY
-from tb_gpudiag.vocabulary.marks import STEP
+from tb_gpudiag.vocabulary.marks import OPTIMIZER_STEP, STEP
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, UNREAD_ACCELERATORS, Category
 
 # A mark at an edge of the recording that has less than half of any other step's time, operators and calls is
 # not a whole step. The last prof.step() opens a mark that the end of the recording closes: 18 us without a
 # launch, after steps of 60 ms with 1,000 launches. Whole steps of a job differ by less.
 WHOLE = levels.HALF
+
+FEWEST_ITERATIONS = 3
+"""A job with fewer in one step may use several optimizers in each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +47,8 @@ class Steps:
 def find_steps(events: Events) -> Steps:
     """Find the whole steps that are marked on the host. Their copies on the GPU (`gpu_user_annotation`) are
     not steps, nor is a mark inside of one of the same name. Marks of one name that follow each other are
-    different steps: a schedule that begins again counts from 0 again."""
+    different steps: a schedule that begins again counts from 0 again. A lone mark around several iterations
+    is several steps."""
     chosen = np.flatnonzero(
         (events.category == Category.USER_ANNOTATION) & match(events, STEP) & (events.duration_ns > 0)
     )
@@ -66,7 +70,7 @@ def _whole(steps: Steps, events: Events) -> Steps:
     called = np.sort(events.start_ns[events.among(*CALL_CATEGORIES, Category.CPU_OP)])
     calls = np.searchsorted(called, steps.end_ns) - np.searchsorted(called, steps.start_ns)
     if len(steps) < 2:
-        return steps.take(np.flatnonzero((calls > 0) | (not len(called))))
+        return _iterations(steps.take(np.flatnonzero((calls > 0) | (not len(called)))), events)
     length_ns = steps.end_ns - steps.start_ns
     whole = np.ones(len(steps), np.bool_)
     for edge in (0, len(steps) - 1):
@@ -77,6 +81,20 @@ def _whole(steps: Steps, events: Events) -> Steps:
             length_ns[edge] >= WHOLE * length_ns[others].min() or calls[edge] >= WHOLE * calls[others].min()
         )
     return steps.take(np.flatnonzero(whole))
+
+
+def _iterations(steps: Steps, events: Events) -> Steps:
+    """Return the iterations inside of a lone step, by its optimizer steps: from the end of one to the end of
+    the next. Before the first one, the job may have made its model."""
+    marks = np.flatnonzero(match(events, OPTIMIZER_STEP) & (events.category == Category.USER_ANNOTATION))
+    after, before = steps.start_ns.max(initial=0), steps.end_ns.max(initial=0)
+    marks = marks[(events.start_ns[marks] >= after) & (events.end_ns[marks] <= before)]
+    own = marks[events.name[marks] == np.bincount(events.name[marks], minlength=1).argmax()]
+    if len(own) <= FEWEST_ITERATIONS:
+        return steps
+    ends_ns = np.sort(events.end_ns[own])
+    names = [f"{steps.names[0]}, iteration {number}" for number in range(2, len(own) + 1)]
+    return Steps(names, ends_ns[:-1], ends_ns[1:])
 
 
 @dataclass(frozen=True)

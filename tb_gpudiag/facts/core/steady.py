@@ -75,11 +75,14 @@ class Steady:
 
 
 def leading_slow_steps(length_ns: Int64) -> tuple[int, int]:
-    """Count the slow steps at the beginning, and return the median of the rest; at most half can be slow."""
+    """Count the slow steps at the beginning, and return the median of the rest; at most half can be slow, and
+    none if a later one is about as slow: what comes again is no warm-up."""
     for slow in range(len(length_ns) // 2 + 1):
         steady_ns = int(np.median(length_ns[slow:]))
         if length_ns[slow] <= SLOW_RATIO * steady_ns:
-            return (slow, steady_ns) if steady_ns > 0 else (0, 0)
+            slowest_ns = length_ns[:slow].max(initial=0)
+            again = length_ns[slow:].max() > max(SLOW_RATIO * steady_ns, slowest_ns / SLOW_RATIO)
+            return (0, int(np.median(length_ns))) if again or not steady_ns else (slow, steady_ns)
     return 0, int(np.median(length_ns))
 
 

@@ -17,6 +17,7 @@ from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.frames import parse_frame, place_frame, with_any_numbers
 from tb_gpudiag.vocabulary.marks import OPTIMIZER_STEP, STEP
+from tb_gpudiag.vocabulary.recorded import Category
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +26,8 @@ class MeasuredSteps:
 
     times: between the steps' borders, see core/borders.py.
     on_host: the steps as the host ran them.
-    work: how many pieces of GPU work each launched on the busiest device.
+    work: how many pieces of GPU work each launched on the busiest device; without a GPU, how many operators
+    ran in it.
     """
 
     times: TimeAccount
@@ -46,11 +48,13 @@ def measure_on_device(steps: Steps, borders_ns: Int64, work: Work, time: GpuTime
     return MeasuredSteps(time.account(steps.names, borders_ns[:-1], borders_ns[1:]), steps, np.diff(launched))
 
 
-def measure_on_host(steps: Steps, spans: CauseSpans) -> MeasuredSteps:
+def measure_on_host(steps: Steps, spans: CauseSpans, events: Events) -> MeasuredSteps:
     """Measure the steps of a trace without a GPU: the main thread's time by cause."""
     start, end, zero = steps.start_ns, steps.end_ns, np.zeros(len(steps), np.int64)
     spent = time_by_cause(Intervals(spans.start_ns, spans.end_ns), spans.cause, start, end)
-    return MeasuredSteps(TimeAccount(steps.names, start, end, zero, zero, zero, spent), steps, zero)
+    ran_ns = events.start_ns[events.where(Category.CPU_OP)]
+    work = np.searchsorted(ran_ns, end) - np.searchsorted(ran_ns, start)
+    return MeasuredSteps(TimeAccount(steps.names, start, end, zero, zero, zero, spent), steps, work)
 
 
 def optimizer_only_in(host: Host, steps: MeasuredSteps, chosen: Bool) -> bool:

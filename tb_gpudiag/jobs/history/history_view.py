@@ -37,7 +37,7 @@ def history_document(histories: Sequence[pb.History]) -> Document:
     views = tuple(_view(history) for history in histories)
     overview = None
     if len(views) > 1:
-        rows = [(view.heading, view.limiter, view.verdict) for view in views]
+        rows = [(view.heading, view.headline, view.verdict) for view in views]
         columns = (Column("Run"), Column("What happened"), Column("Figures"))
         overview = table("overview", count(len(views), "history", "histories"), columns, rows)
     return Document(
@@ -64,7 +64,7 @@ def _view(history: pb.History) -> ReportView:
         heading=" · ".join(part for part in (run or first.worker, rank) if part),
         path=first.worker,
         about=_about(points),
-        limiter=_headline(history),
+        headline=_headline(history),
         verdict=_figures(points),
         sections=tuple(section for section in sections if section),
     )
@@ -138,7 +138,7 @@ def _points(history: pb.History) -> Table:
         (Column("Floor", Kind.NUMBER), lambda row: size(row[1].floor_bytes) if row[1].floor_bytes else ""),
         (Column("Peak", Kind.NUMBER), lambda row: size(row[1].peak_bytes) if row[1].peak_bytes else ""),
         (
-            Column("Limited by"),
+            Column("Bottleneck"),
             lambda row: limiter_word(
                 pb.Verdict.Limiter.Name(row[1].limiter), on_gpu=bool(row[1].device_name)
             ),

@@ -32,7 +32,7 @@ from tb_gpudiag.report.wire import GENERATOR
 from tb_gpudiag.vocabulary.marks import kind_of_steps
 from tb_gpudiag.wording.format import count, numbers_text, share, time_us
 from tb_gpudiag.wording.quantity import bandwidth, duration, number, share_of, size
-from tb_gpudiag.wording.vocabulary import EXPOSURE_REASONS, limiter_word
+from tb_gpudiag.wording.vocabulary import EXPOSURE_REASONS, bottleneck, limiter_word
 
 RANKS_SHOWN: Final = 32
 """Rows of the table of ranks. The latest rank is first: the others wait for it, so it waits least."""
@@ -121,7 +121,7 @@ def heading(report: pb.JobReport) -> str:
     return f"Job {' · '.join([*runs, *of_all, ranks])}"
 
 
-_OVERVIEW: Final = (Column("Job"), Column("Limited by"), Column("First finding"), Column("Other findings"))
+_OVERVIEW: Final = (Column("Job"), Column("Bottleneck"), Column("First finding"), Column("Other findings"))
 
 
 def _overview(reports: Sequence[pb.JobReport]) -> Table | None:
@@ -162,7 +162,7 @@ def job_view(report: pb.JobReport) -> ReportView:
         heading=heading(report),
         path=", ".join(dict.fromkeys(rank.device_name for rank in report.ranks if rank.device_name)) or "CPU",
         about=_about(report),
-        limiter=_limiter(report),
+        headline=bottleneck(_limiter(report)),
         verdict=report.verdict.sentence,
         sections=tuple(section for section in sections if section),
     )
@@ -213,7 +213,7 @@ def _ranks(report: pb.JobReport) -> Table:
             lambda rank: duration(rank.clock_offset_us * 1e3) if rank.clock_offset_us else "",
         ),
         (
-            Column("Limited by itself"),
+            Column("Own bottleneck"),
             lambda rank: limiter_word(pb.Verdict.Limiter.Name(rank.limiter), on_gpu=bool(rank.device_name)),
         ),
     ]
@@ -367,7 +367,7 @@ def _run_table(found: Sequence[Diagnosed]) -> Table:
             Column("GPU busy", Kind.NUMBER, "Share of the step window in which the busiest GPU worked."),
             lambda each: share_of(each.row.busy_share, 1) if _measured(each.row) else "",
         ),
-        (Column("Limited by"), lambda each: each.limiter),
+        (Column("Bottleneck"), lambda each: each.limiter),
         (Column("First finding"), lambda each: _first_finding(each.row)),
         (
             Column("Saves up to", Kind.NUMBER, "Share of the step window that the first fix saves, at most."),

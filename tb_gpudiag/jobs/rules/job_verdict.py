@@ -146,8 +146,8 @@ def _counted(waited: float, whole: float) -> str:
     if waited < LEAST_SHARE * whole:
         return ""
     return (
-        f" This includes {share(waited, whole)} in which GPUs wait in collectives: it counts as what the "
-        "last rank does meanwhile."
+        f" {share(waited, whole)} of it is waiting in collectives, charged to whatever the slowest rank was "
+        "doing."
     )
 
 
@@ -168,7 +168,7 @@ def _shared_limiter(facts: JobFacts) -> tuple[str, str]:
         return "mixed", said + _counted(waited, whole)
     limiter = "launch" if first == _NODES else first
     if first != "host" and parts["compute"] >= CLEAR_LEAD * others[first]:
-        said = f"Besides computing ({computing}), {_noun(first)} is the largest part of every rank: {part}."
+        said = f"After computing ({computing}), {_noun(first)} costs every rank most: {part} of its time."
         return limiter, said + _counted(waited, whole)
     if first == "communication":
         return (
@@ -182,8 +182,8 @@ def _shared_limiter(facts: JobFacts) -> tuple[str, str]:
     if not facts.on_gpu:
         limiter = max(_HOST, key=lambda name: parts[name])
         if parts["compute"] >= host:
-            said = f"Besides computing ({computing}), the host's own code is the largest part of every rank"
-            return limiter, f"{said}: {part}."
+            said = f"After computing ({computing}), the host's own code costs every rank most"
+            return limiter, f"{said}: {part} of its time."
         return limiter, f"The host's own code limits every rank: {part} of its time."
     limiter = _host_limiter(facts, parts)
     what = _ON_HOST[limiter]

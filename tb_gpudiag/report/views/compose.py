@@ -43,7 +43,14 @@ from tb_gpudiag.report.views.sections.time_sections import (
 )
 from tb_gpudiag.vocabulary.frames import Frame, LineKind
 from tb_gpudiag.wording.format import count, share, time_us
-from tb_gpudiag.wording.vocabulary import CLOCK_PHASES, FILE_KINDS, HANG_STATES, LIMITERS, limiter_word
+from tb_gpudiag.wording.vocabulary import (
+    CLOCK_PHASES,
+    FILE_KINDS,
+    HANG_STATES,
+    LIMITERS,
+    bottleneck,
+    limiter_word,
+)
 
 _ONLY_REPORTS = (pb.TraceInfo.hang, pb.TraceInfo.clock)
 
@@ -73,6 +80,12 @@ def about(trace: pb.TraceInfo) -> str:
     if trace.status == pb.TraceInfo.WRITING:
         parts.append("the file is still being written")
     return " · ".join(parts)
+
+
+def headline(report: pb.Report) -> str:
+    """What ends the job, or else its bottleneck."""
+    limits = report.trace.kind == pb.TraceInfo.trace and not report.verdict.headline
+    return bottleneck(limiter(report)) if limits else limiter(report)
 
 
 def limiter(report: pb.Report) -> str:
@@ -167,7 +180,7 @@ def report_view(report: pb.Report) -> ReportView:
         heading=heading(report.trace),
         path=report.trace.path,
         about=about(report.trace),
-        limiter=limiter(report),
+        headline=headline(report),
         verdict=report.verdict.sentence,
         sections=tuple(section for section in _sections(report) if section),
         figures=tuple(

@@ -206,6 +206,7 @@ Section = Table | Lines | Account | Findings
 @dataclass(frozen=True)
 class ReportView:
     """One report: its trace, its verdict, and its sections in reading order. No section is empty.
+    headline: the verdict in a few words, before its sentence.
     figures: sentences below the verdict, about engine steps of an inference server and about the MFU."""
 
     heading: str
@@ -213,7 +214,7 @@ class ReportView:
     verdict: str
     sections: tuple[Section, ...]
     about: str = ""
-    limiter: str = ""
+    headline: str = ""
     figures: tuple[str, ...] = ()
 
 

@@ -44,7 +44,7 @@ def _report(report: ReportView) -> Iterator[str]:
     yield f"{code(report.path)}  "
     yield text(report.about)
     yield ""
-    yield f"**{text(report.limiter)}.** {text(report.verdict)}" if report.limiter else text(report.verdict)
+    yield f"**{text(report.headline)}.** {text(report.verdict)}" if report.headline else text(report.verdict)
     for figures in report.figures:
         yield from ["", text(figures)]
     for section in report.sections:

@@ -117,9 +117,9 @@ def _report(report: ReportView, level: _Level, width: int) -> Iterator[Text]:
     yield Text(f"{report.heading} ".ljust(width, "─"), style="bold")
     yield from _wrapped(report.about, width, 2, style="dim")
     yield Text()
-    limiter = f"{report.limiter}. " if report.limiter else ""
-    verdict = _wrapped(limiter + report.verdict, width, 6)
-    verdict[0].stylize("bold", 0, len(limiter))
+    headline = f"{report.headline}. " if report.headline else ""
+    verdict = _wrapped(headline + report.verdict, width, 6)
+    verdict[0].stylize("bold", 0, len(headline))
     yield from verdict
     for figures in report.figures:
         yield from _wrapped(figures, width, 2)

@@ -106,8 +106,8 @@ def _print_report(report: ReportView, console: Console) -> None:
 
 def _verdict(report: ReportView, *, named: bool = False) -> Text:
     name = f"{report.heading}: " if named else ""
-    limiter = f"{report.limiter}. " if report.limiter else ""
-    return _prose(name + limiter, "bold").append(report.verdict, style="not bold")
+    headline = f"{report.headline}. " if report.headline else ""
+    return _prose(name + headline, "bold").append(report.verdict, style="not bold")
 
 
 def _print_titles(report: ReportView, console: Console) -> None:

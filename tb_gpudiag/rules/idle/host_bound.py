@@ -337,7 +337,7 @@ def _of_unseen_work(general: Finding, lost: Lost, *, first_call: bool) -> Findin
 
     It is a warning only where so much is lost that it is worth a new recording at once."""
     cost_share = lost.share(general.cost_ns)
-    worth_recording = cost_share >= ERROR_SHARE and lost.device != NO_DEVICE
+    worth_recording = cost_share >= ERROR_SHARE
     if lost.device == NO_DEVICE:
         title = f"The main thread spends {share(cost_share)} of its time on work that was not recorded"
         start = "The trace does not show what the main thread does between operators"
@@ -359,7 +359,7 @@ def _of_unseen_work(general: Finding, lost: Lost, *, first_call: bool) -> Findin
         ),
         evidence=[evidence for evidence in general.evidence if evidence.label not in _NAMED],
         sure=worth_recording,
-        leads=worth_recording,
+        leads=worth_recording and lost.device != NO_DEVICE,
         removable=None,
         records_again=True,
         severity=Severity.WARNING if worth_recording else Severity.INFO,

@@ -32,7 +32,7 @@ from tb_gpudiag.rules.answer import (
 )
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, host_task_fix
-from tb_gpudiag.rules.shared.lost_time import MOSTLY_UNSEEN, Lost, lost_time, places, unseen
+from tb_gpudiag.rules.shared.lost_time import MOSTLY_UNSEEN, NO_DEVICE, Lost, lost_time, places, unseen
 from tb_gpudiag.rules.shared.odd_recordings import steps_not_comparable
 from tb_gpudiag.rules.shared.server_recording import not_alike
 from tb_gpudiag.vocabulary import levels
@@ -120,7 +120,7 @@ def _check(facts: Facts) -> RuleAnswer:
     if steps is None or len(steps) < FEWEST_STEPS:
         known = len(steps) if steps is not None else 0
         return CannotTell(
-            f"comparing steps takes at least {FEWEST_STEPS} of them, and the trace has {known or 'none'}",
+            f"comparing steps takes at least {FEWEST_STEPS} of them, and the trace has {known}",
             "Record six steps or more after warming up: schedule(wait=5, warmup=2, active=6).",
         )
     if unknown := steps_not_comparable(facts):
@@ -212,7 +212,7 @@ def _finding(
     slowest, excess_ns = uneven.slowest, uneven.excess_ns
     grown = _grown(uneven)
     main, cause = (grown[0][0], grown[0][2]) if grown else ("", None)
-    work = _work(uneven)
+    work = _work(uneven, "Operators" if lost.device == NO_DEVICE else "Kernels and copies")
     longest = ratio(length_ns[slowest[0]] / uneven.usual_ns, "the median")
     return Finding(
         title=_title(uneven, longest, inferred=inferred),
@@ -275,15 +275,15 @@ def _grown(uneven: _Uneven) -> list[tuple[str, int, Cause | None]]:
     return sorted((part for part in more if part[1] > 0), key=lambda part: -part[1])
 
 
-def _work(uneven: _Uneven) -> list[Evidence]:
-    """Number of kernels and copies per step, if slow steps launch more or fewer than the others."""
+def _work(uneven: _Uneven, what: str) -> list[Evidence]:
+    """Their number per step, if slow steps have more or fewer than the others."""
     work = uneven.steps.work
     own, usual = float(np.median(work[uneven.slow])), float(np.median(work[uneven.others]))
     if own == usual:
         return []
     return [
         Evidence(
-            "Kernels and copies",
+            what,
             number(own, suffix="per slow step"),
             (number(usual, suffix="per other step"),),
         )
@@ -337,7 +337,7 @@ def _fix(
             "for items that take long to load."
         )
     if not same:
-        return Fix("Find what these steps launch and others do not, such as an evaluation.")
+        return Fix("Find what these steps run more of than the others, such as an evaluation.")
     if main == _COMPUTING:
         return Fix(
             "The same number of kernels took longer: look for longer sequences, and check whether the GPU "

@@ -50,7 +50,7 @@ def _first_steps(facts: Facts) -> RuleAnswer:
     if steps is None or len(steps) < FEWEST_STEPS:
         known = len(steps) if steps is not None else 0
         return CannotTell(
-            f"recognizing a warm-up takes {FEWEST_STEPS} steps, and the trace has {known or 'none'}",
+            f"recognizing a warm-up takes {FEWEST_STEPS} steps, and the trace has {known}",
             "Record at least three steps after the warm-up: schedule(wait=5, warmup=2, active=6).",
         )
     if unknown := steps_not_comparable(facts):

@@ -27,7 +27,7 @@ def waits_sentence(facts: Facts, limiter: str) -> str:
     for task in facts.host_work.tasks.time_ns(lost.event[waiting], lost.length_ns[waiting]):
         own = waiting & (lost.task == task)
         at = meanwhile(facts, lost, own)
-        where = f", which was mostly in {_text(at[0])}" if at else ""
+        where = "".join(f", which was mostly in {_text(place)}" for place in at[:1])
         took = share(lost.total_ns(own), lost.window_ns)
         return f"For {took} of the time the main thread was {HOST_TASK_FIXES[task].activity}{where}."
     return ""

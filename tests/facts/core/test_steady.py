@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.steady import leading_slow_steps
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.verdict import find_verdict
 from tests.builder import HostThread, TraceBuilder
@@ -177,6 +179,21 @@ def test_host_time_after_the_last_gpu_work_is_not_waiting() -> None:
     facts = facts_of(trace)
     assert facts.window.end_ns == end * 1000
     assert find_verdict(facts).limiter == "compute"
+
+
+@with_each(
+    ("lengths", "slow"),
+    [
+        ([900, 100, 100, 100], 1),
+        ([900, 400, 100, 100, 100, 100], 2),
+        ([900, 100, 800, 100, 850, 100], 0),  # an evaluation in every second step
+        ([900, 100, 300, 100, 100, 100], 1),  # a checkpoint
+        ([100, 100, 100], 0),
+        ([900, 0, 0, 0], 0),
+    ],
+)
+def test_slow_steps_at_the_beginning_that_come_again_are_no_warm_up(lengths: list[int], slow: int) -> None:
+    assert leading_slow_steps(np.array(lengths, np.int64))[0] == slow
 
 
 def test_a_slow_first_step_is_left_out_and_a_slow_later_one_is_not() -> None:

@@ -37,6 +37,28 @@ def test_marks_of_one_name_that_follow_each_other_are_different_steps() -> None:
     assert ((steps.end_ns - steps.start_ns) == 90 * US).all()
 
 
+def test_a_lone_mark_around_several_iterations_is_several_steps_without_what_sets_them_up() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=1_000).op("aten::normal_", at=10, us=400)
+    for i in range(5):
+        main.op("aten::mm", at=500 + 100 * i, us=50)
+        main.annotation("Optimizer.step#Adam.step", at=560 + 100 * i, us=30)
+    steps = facts_of(trace).recorded_steps
+    assert steps.names == [f"ProfilerStep#0, iteration {n}" for n in (2, 3, 4, 5)]
+    assert steps.start_ns.tolist() == [590 * US, 690 * US, 790 * US, 890 * US]
+    assert steps.end_ns[-1] == 990 * US
+
+
+def test_a_lone_step_with_two_optimizers_is_one_step() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=1_000).op("aten::mm", at=10, us=400)
+    for i in range(2):
+        main.annotation("Optimizer.step#Adam.step", at=500 + 100 * i, us=30)
+    assert facts_of(trace).recorded_steps.names == ["ProfilerStep#0"]
+
+
 def test_the_step_window_ends_with_the_work_that_the_steps_launched() -> None:
     trace = TraceBuilder()
     main = trace.thread()

@@ -38,7 +38,7 @@ def all_texts(document: Document) -> Iterator[str]:
     if document.overview:
         yield from texts(document.overview)
     for report in document.reports:
-        yield from (report.heading, report.path, report.about, report.limiter, report.verdict)
+        yield from (report.heading, report.path, report.about, report.headline, report.verdict)
         for section in report.sections:
             yield from texts(section)
     yield from (text for command in document.commands for text in command)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.answer import CannotTell
+from tb_gpudiag.rules.answer import CannotTell, Severity
 from tb_gpudiag.rules.idle.host_bound import RULE
 from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.trace.read import read_trace
@@ -65,6 +65,17 @@ def test_python_of_a_job_on_the_cpu(tmp_path: Path) -> None:
     found = finding(RULE.check(facts_of(_on_cpu(lambda main, at: _python(main, at, 900)), tmp_path)))
     assert found.title == "Python between operators takes 90.0% of the main thread's time"
     assert found.places[0].function == "crop"
+
+
+@pytest.mark.parametrize(("computing", "severity"), [(9_300, Severity.INFO), (5_000, Severity.WARNING)])
+def test_much_that_was_not_recorded_is_a_warning(computing: int, severity: Severity, tmp_path: Path) -> None:
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    for step in range(4):
+        main.step(step, at=step * 13_000, us=13_000).op("aten::mm", at=step * 13_000, us=computing)
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert "work that was not recorded" in found.title
+    assert found.severity is severity
 
 
 def test_a_pause_in_one_step_is_not_usual(tmp_path: Path) -> None:

@@ -179,6 +179,25 @@ def test_on_a_cpu_single_steps_that_do_the_same_are_slow_by_chance(tmp_path: Pat
         assert RULE.severity_of(finding(RULE.check(facts)), facts.window.duration_ns) is severity
 
 
+def test_on_a_cpu_slow_steps_that_run_more_operators_are_not_called_the_same(tmp_path: Path) -> None:
+    trace = TraceBuilder(devices=())
+    main, at = trace.thread(), 0.0
+    for step in range(8):
+        count = 40 if step % 3 == 1 else 4
+        main.step(step, at=at, us=count * 100)
+        main.frame("train.py(12): train", at=at, us=count * 100)
+        for i in range(count):
+            main.op("aten::mm", at=at + 100 * i, us=90)
+        at += count * 100
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert figures(found)["Operators"] == (
+        number(40.0, suffix="per slow step"),
+        number(4.0, suffix="per other step"),
+    )
+    assert found.fix is not None
+    assert "run more of" in found.fix.text
+
+
 def test_on_a_cpu_loading_that_is_slow_as_operators_are_is_slow_by_chance(tmp_path: Path) -> None:
     for longer_us, severity in ((1_000, Severity.INFO), (100, Severity.WARNING)):
         trace = TraceBuilder(devices=())

@@ -137,7 +137,7 @@ function summary(traces: readonly TraceEntry[]): { state: string; note: string }
   const known = latest && latest.limiter !== "unknown";
   return {
     state: latest?.state ?? "new",
-    note: kindText(latest?.kind ?? "trace") || (known ? `limited by ${latest.limiter}` : ""),
+    note: kindText(latest?.kind ?? "trace") || (known ? `bottleneck: ${latest.limiter}` : ""),
   };
 }
 

@@ -64,7 +64,7 @@ const COLUMNS: readonly Column<Row>[] = [
   },
   {
     id: "finding",
-    title: "Limited by, first finding",
+    title: "Bottleneck, first finding",
     value: ({ point }) => limiterWord(point.limiter, point.device_name !== ""),
     cell: ({ point }) => (
       <span title={point.title}>

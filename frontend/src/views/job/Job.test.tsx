@@ -122,13 +122,13 @@ it("shows one verdict for the job, and what is missing or cannot be read", async
   expect(screen.getByText("Two recordings overlap.")).toBeTruthy();
 });
 
-it("lists the ranks, sorts them, and opens the report of one", async () => {
+it("lists the ranks, the latest first, sorts them, and opens the report of one", async () => {
   shown({ state: "ready", job });
   await screen.findByText("Ranks", { selector: "h2" });
+  expect(rows("Ranks").map(([rank]) => rank)).toEqual(["1", "0"]); // rank 1 waits less: it is late
+  expect(rows("Ranks")[1]?.slice(1, 8)).toEqual(["node1", "1 ms", "40.0%", "8.0%", "2.0%", "10.0%", "0"]);
+  fireEvent.click(screen.getByRole("button", { name: "Rank" }));
   expect(rows("Ranks").map(([rank]) => rank)).toEqual(["0", "1"]);
-  expect(rows("Ranks")[0]?.slice(1, 8)).toEqual(["node1", "1 ms", "40.0%", "8.0%", "2.0%", "10.0%", "0"]);
-  fireEvent.click(screen.getByRole("button", { name: "Last in" }));
-  expect(rows("Ranks").map(([rank]) => rank)).toEqual(["1", "0"]);
   fireEvent.click(within(screen.getByRole("table", { name: "Ranks" })).getByRole("button", { name: "1" }));
   expect(usePage.getState()).toMatchObject({ tab: "summary", trace: "t1" });
 });

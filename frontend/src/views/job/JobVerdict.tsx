@@ -12,8 +12,8 @@ export function JobVerdict({ job }: { job: JobReport }) {
     world_size > ranks.length ? `${count(ranks.length)} of ${count(world_size)}` : count(ranks.length);
   return (
     <section className="gd-card gd-verdict" aria-label="Verdict" data-limiter={limiter}>
-      <span className="gd-over" title={GLOSSARY.limiter}>
-        The job is limited by
+      <span className="gd-over" title={GLOSSARY.bottleneck}>
+        Bottleneck of the job
       </span>
       <h1>
         {limiterWord(

@@ -51,7 +51,7 @@ const COLUMNS: readonly Column<JobRank>[] = [
   share(
     "waiting",
     "Waiting",
-    "Waiting in collectives for ranks that arrive later: share of the step window",
+    "Waiting in collectives for ranks that arrive later: share of the step window. The latest rank waits least.",
     ({ waiting_us }) => waiting_us,
   ),
   share(
@@ -84,7 +84,7 @@ const COLUMNS: readonly Column<JobRank>[] = [
   },
   {
     id: "limiter",
-    title: "Limited by, first finding",
+    title: "Bottleneck, first finding",
     about: "According to this rank's own report",
     value: ({ limiter, device_name }) => limiterWord(limiter, device_name !== ""),
     cell: ({ limiter, device_name, findings }) => (
@@ -115,7 +115,7 @@ function fromBase({ ranks }: BaseJob): Column<JobRank> {
 /** One row per rank. A click opens the rank's own report. */
 export function Ranks({ job: { ranks }, base }: { job: JobReport; base: BaseJob | null }) {
   const openTab = usePage((page) => page.openTab);
-  const [order, setOrder] = useState<Order>({ by: "rank", descending: false });
+  const [order, setOrder] = useState<Order>({ by: "waiting", descending: false });
   const empty = [
     ...(ranks.some(({ host }) => host !== "") ? [] : ["host"]),
     ...(ranks.some(({ busy_us }) => busy_us > 0) ? [] : ["busy"]),
@@ -127,7 +127,7 @@ export function Ranks({ job: { ranks }, base }: { job: JobReport; base: BaseJob 
       title="Ranks"
       aside={
         <span className="gd-muted">
-          {plural(ranks.length, "rank")}; click one to open its report. {base?.problem}
+          {plural(ranks.length, "rank")}, the latest first; click one to open its report. {base?.problem}
         </span>
       }
     >

@@ -95,7 +95,7 @@ export default function Runs() {
             size="xs"
             w={260}
             aria-label="Filter runs"
-            placeholder="Filter by name, limiter, finding…"
+            placeholder="Filter by name, bottleneck, finding…"
             value={search}
             onChange={(event) => {
               filter(event.currentTarget.value);

@@ -109,7 +109,7 @@ const COLUMNS: readonly RunColumn[] = [
   },
   {
     id: "limiter",
-    title: "Limited by, first finding",
+    title: "Bottleneck, first finding",
     value: (row) => limiterText(row) || row.first_title,
     cell: (row) => <Limit row={row} />,
   },

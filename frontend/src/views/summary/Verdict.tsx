@@ -15,8 +15,8 @@ export function Verdict({ report, entry }: ReportProps) {
   return (
     <section className="gd-card gd-verdict" aria-label="Verdict" data-limiter={limiter}>
       <div className="gd-verdict-head">
-        <span className="gd-over" title={kind ? undefined : GLOSSARY.limiter}>
-          {headline ? "Ends the job" : kind ? "Recorded" : "Limited by"}
+        <span className="gd-over" title={kind ? undefined : GLOSSARY.bottleneck}>
+          {headline ? "Ends the job" : kind ? "Recorded" : "Bottleneck"}
         </span>
         <h1 title={kind || devices.length === 0 ? undefined : LIMITERS[limiter].explanation}>
           {headline || kind || limiterWord(limiter, devices.length > 0)}
