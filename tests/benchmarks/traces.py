@@ -72,7 +72,7 @@ def large_trace(folder: Path, size_bytes: int = SIZE_BYTES) -> Path:
 def small_trace(folder: Path) -> Path:
     """Write a built trace of about 1 MB."""
     path = folder / "small.1.pt.trace.json"
-    path.write_bytes(_built(kernels_a_step=60))
+    path.write_bytes(_built(kernels_a_step=40))
     return path
 
 
