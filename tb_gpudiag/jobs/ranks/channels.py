@@ -141,8 +141,9 @@ def _of_operation(
 ) -> _OfOperation | None:
     """Return None for an operation between two ranks that does not say which."""
     if kind in (SEND, RECEIVE):
-        source = rank if kind == SEND and ends[0] == NONE else ends[0]
-        destination = rank if kind == RECEIVE and ends[1] == NONE else ends[1]
+        here = rank, _other_of_two(rank, listed.get((group, rank), ()) if group else range(world))
+        known = here if kind == SEND else here[::-1]
+        source, destination = (end if end != NONE else own for end, own in zip(ends, known, strict=True))
         if NONE in (source, destination) or source == destination:
             return None
         pair = (source, destination)
@@ -151,6 +152,11 @@ def _of_operation(
         own = listed.get((group, rank), ())
         return _OfOperation(("group", group, own[0] if own else NONE), len(own) or world, None, own)
     return _OfOperation(("world", kind), world, None, ())
+
+
+def _other_of_two(rank: int, ranks: Sequence[int]) -> int:
+    """Return the other rank of a group of two, or NONE: gloo does not record the peer."""
+    return int(sum(ranks)) - rank if len(ranks) == 2 and rank in ranks else NONE
 
 
 def _listed_groups(members: Sequence[Digest]) -> dict[tuple[str, int], Sequence[int]]:

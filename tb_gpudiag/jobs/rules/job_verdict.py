@@ -94,7 +94,10 @@ def _nothing_matched(facts: JobFacts) -> str:
         return f"{GROUPS_UNKNOWN}."
     if len(facts.matching):
         return "Their clocks cannot be compared."
-    return "They have no collective in common: they are of different steps, or of different jobs."
+    return (
+        "They have no collective in common: they are of different steps or jobs, or do not say between which "
+        "ranks they send."
+    )
 
 
 def _limiter_of(facts: JobFacts, topic: str) -> str:

@@ -276,10 +276,10 @@ def _grown(uneven: _Uneven) -> list[tuple[str, int, Cause | None]]:
 
 
 def _work(uneven: _Uneven, what: str) -> list[Evidence]:
-    """Their number per step, if slow steps have more or fewer than the others."""
+    """Their number per step, if slow steps have notably more or fewer than the others."""
     work = uneven.steps.work
     own, usual = float(np.median(work[uneven.slow])), float(np.median(work[uneven.others]))
-    if own == usual:
+    if abs(own - usual) < levels.NOTICEABLE * usual:
         return []
     return [
         Evidence(

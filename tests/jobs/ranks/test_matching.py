@@ -128,6 +128,19 @@ def test_a_send_matches_its_receive() -> None:
     assert {channel.pair for channel in facts.channels.channels} == {(0, 1)}
 
 
+def test_of_two_ranks_the_other_one_is_the_peer() -> None:
+    """Gloo does not record it. Of three, it may be either."""
+
+    def change(rank: int, number: int, row: dict[str, Any]) -> None:
+        row["kind"] = "send" if (rank + number) % 2 else "recv"
+
+    facts = facts_of(job(2, 3, sequence=False, change=change))
+    assert {channel.pair for channel in facts.channels.channels} == {(0, 1), (1, 0)}
+    assert len(facts.matching) == 6
+    assert not facts.matching.mismatches
+    assert not facts_of(job(3, 3, sequence=False, change=change)).channels.channels
+
+
 def test_receives_that_are_posted_early_match_their_sends() -> None:
     """The first receive of each step after the first is posted in the step before it, on another host."""
     own_ms = (10.0, 31.0, 17.0)
