@@ -27,6 +27,9 @@ UNDECIDED = np.uint8(255)
 _NO_TASKS = (HostTask.LOADING, HostTask.PROFILING, HostTask.WAKING)
 """The time of these has causes of its own, or is part of what is around it."""
 
+_MOST_WAITING = 8
+"""Threads whose waits are explained, those that wait most often."""
+
 _AWAITED = (*INPUT, HostTask.PROCESS, HostTask.SOCKET, HostTask.FILE)
 """What another thread does for the one that waits for it."""
 
@@ -86,7 +89,8 @@ class Host:
         found = np.full(len(events), NONE, np.int64)
         waits = np.flatnonzero((named == HostTask.THREAD) & (self.task_call == np.arange(len(events))))
         task = self.tree.outermost(np.isin(named, np.array(_AWAITED)))
-        for thread in np.unique(events.thread[waits]).tolist():
+        often = np.bincount(events.thread[waits], minlength=1)
+        for thread in np.argsort(-often, kind="stable")[:_MOST_WAITING].tolist():
             own = waits[events.thread[waits] == thread]
             during = union(events.start_ns[own], events.end_ns[own])
             activity = self.activities.get(self.waker_of(own), NOTHING)

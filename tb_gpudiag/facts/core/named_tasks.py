@@ -55,11 +55,11 @@ def waker_of(
 
     task: of each event, its outermost one or NONE. waking: mask of what ends the waits of others."""
     start, end = events.start_ns[waits], events.end_ns[waits]
-    during = union(start, end)
+    during, wakes_at = union(start, end), np.flatnonzero(waking)
 
     def score(other: int) -> tuple[int, int]:
         """How long the waits are that it ends, and how long it works meanwhile."""
-        wakes = np.sort(events.start_ns[waking & (events.thread == other)])
+        wakes = np.sort(events.start_ns[wakes_at[events.thread[wakes_at] == other]])
         woken = np.searchsorted(wakes, end, side="right") > np.searchsorted(wakes, start)
         activity = activities[other]
         works = activity.event != NONE

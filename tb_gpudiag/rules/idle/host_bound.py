@@ -89,8 +89,8 @@ _LOOPS = "one tensor operator in place of a loop removes both its Python and its
 
 _INPUT_TASKS = frozenset({HostTask.TOKENIZING, HostTask.PREPARING})
 
-# An operator does these, which the user's own code calls.
-_OF_OPERATORS = frozenset({HostTask.MAKING, HostTask.PLANNING})
+# An operator does these, or a function of the user's own: the place is there, and not at their caller.
+_PLACED_AT_CALL = frozenset({HostTask.MAKING, HostTask.PLANNING, HostTask.EVALUATING})
 
 _HOST = np.array([*BETWEEN_CALLS, Cause.DISPATCH, Cause.LAUNCH], np.uint8)
 
@@ -204,7 +204,7 @@ def _task_finding(
         ],
         # Users do not edit the library, so the place is the function that calls it.
         places=places(facts.host, tasks.call[event], lost.length_ns[chosen], by_operator=True)
-        if kind in _OF_OPERATORS
+        if kind in _PLACED_AT_CALL
         else places(facts.host, tasks.caller(event), lost.length_ns[chosen]),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),

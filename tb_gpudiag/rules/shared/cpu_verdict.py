@@ -64,7 +64,7 @@ def _host(facts: Facts, lost: Lost, spent: CpuTime, unseen_ns: int, start: str) 
         said = f"The main thread spent {share(unseen_ns, window_ns)} of its time in something unrecorded."
         return "unknown", f"{start} {said} Record with with_stack=True to see what."
     if first == "tasks":
-        task = HostTask(spent.task_ns.argmax())
+        task = HostTask(int(spent.task_ns.argmax()))
         most_ns, where, limits = int(spent.task_ns[task]), f"{HOST_TASK_FIXES[task].activity}.", _OWN_WORK
     else:
         where, limits = _HOST_SENTENCES[first]
