@@ -21,28 +21,30 @@ def in_order(events: Events) -> tuple[Events, int]:
     """Return the events, and how many of a GPU's were cut where the next one of their stream begins."""
     work = events.where(*GPU_WORK_CATEGORIES)
     work = work[events.stream[work] != NONE]
-    if len(work) < 2:
+    stream = (events.device[work].astype(np.int64) << 32) + events.stream[work]
+    order = np.argsort(stream, kind="stable")  # events are in order of start
+    work, stream = work[order], stream[order]
+    outlasts = _outlasts(stream, events.end_ns[work])
+    if not outlasts.any():
         return events, 0
-    work = work[np.lexsort((events.start_ns[work], events.stream[work], events.device[work]))]
-    outlasts = _outlasts(events, work) & _launched_alone(events.correlation[work])
+    outlasts &= _launched_alone(events.correlation[work])
     cut, following = work[:-1][outlasts[:-1]], work[1:][outlasts[:-1]]
-    if not len(cut):
-        return events, 0
     duration_ns = events.duration_ns.copy()
     duration_ns[cut] = events.start_ns[following] - events.start_ns[cut]
     return replace(events, duration_ns=duration_ns), len(cut)
 
 
-def _outlasts(events: Events, work: Int64) -> Bool:
-    """Mask of the work that ends after later work of its stream, shape of `work`, which is in order of stream
-    and start."""
-    device, stream = events.device[work], events.stream[work]
-    number = np.cumsum(np.r_[False, (stream[1:] != stream[:-1]) | (device[1:] != device[:-1])])
-    _, rank = np.unique(events.end_ns[work], return_inverse=True)
+def _outlasts(stream: Int64, end_ns: Int64) -> Bool:
+    """Mask of the work that ends after later work of its stream, in order of stream and start, shape (w,)."""
+    found = np.zeros(len(stream), np.bool_)
+    if not ((end_ns[1:] < end_ns[:-1]) & (stream[1:] == stream[:-1])).any():
+        return found  # as usual
     # Streams one after the other, so that one pass finds the least end that is still to come in each.
-    ends = rank + number * len(work)
+    _, rank = np.unique(end_ns, return_inverse=True)
+    ends = rank + np.cumsum(np.r_[False, stream[1:] != stream[:-1]]) * len(stream)
     least = np.minimum.accumulate(ends[::-1])[::-1]
-    return np.r_[ends[:-1] > least[1:], False]
+    found[:-1] = ends[:-1] > least[1:]
+    return found
 
 
 def _launched_alone(correlation: Int64) -> Bool:
