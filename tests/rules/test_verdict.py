@@ -81,10 +81,10 @@ def test_a_job_without_a_gpu_speaks_of_the_main_thread(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("computing_us", "small", "limiter", "said"),
     [
-        (600, 20, "compute", "Computing on the CPU limits this job."),
-        (530, 28, "compute", "limits this job. Beside it, small operators take 28.0%, Python "),
-        (480, 28, "python", "besides computing (48.0%). Beside it, Python between operators takes 24.0%."),
-        (500, 49, "python", "This is the largest part besides computing (50.0%)."),
+        (600, 20, "compute", "This job is CPU-bound."),
+        (530, 28, "compute", "CPU-bound. Beside it, small operators take 28.0%, Python "),
+        (480, 28, "python", "largest cost. Beside it, Python between operators takes 24.0%."),
+        (500, 49, "python", "After computing (50.0%), this is the largest cost."),
         (350, 55, "python", "Dispatching them limits this job."),
     ],
 )
@@ -144,7 +144,7 @@ def test_a_part_that_is_far_shorter_than_computing_does_not_limit_the_job(
     verdict = find_verdict(facts_of(trace, tmp_path))
     assert verdict.limiter == "communication"
     assert ("It limits this job." in verdict.sentence) is limits
-    assert ("the largest part besides computing (66" in verdict.sentence) is not limits
+    assert ("After computing (66" in verdict.sentence) is not limits
 
 
 @with_each(

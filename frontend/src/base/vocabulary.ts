@@ -209,7 +209,7 @@ export const TREND_STATES: Readonly<Record<"rising" | "level" | "plateau" | "fal
 };
 
 export const SAVING_BASES: Readonly<Record<"replayed" | "estimate" | "at most", Term>> = {
-  "replayed": {"word": "Replayed", "noun": "replayed", "explanation": "Simulated from your trace, without this cost."},
+  "replayed": {"word": "Replayed", "noun": "replayed", "explanation": "We replayed your trace with this cost removed."},
   "estimate": {"word": "Estimate", "noun": "estimate", "explanation": "An estimate from measured times or known rates."},
   "at most": {"word": "At most", "noun": "at most", "explanation": "Low confidence: upper bound only."}
 };

@@ -8,7 +8,7 @@ import { TraceView } from "./TraceView";
 async function shown(open: TraceViewName, kind: string, more: object = {}): Promise<string[]> {
   answerWith({ state: "queued" });
   const lists = ["devices", "steps", "findings", "unchecked", "clear", "memory", "host", "counters"];
-  const tables = ["launch_hotspots", "sync_sites", "kernel_families", "collectives"];
+  const tables = ["launch_hotspots", "sync_sites", "kernel_families", "collectives", "modules"];
   const report = {
     ...Object.fromEntries([...lists, ...tables].map((name) => [name, []])),
     trace: { kind, notes: [], path: "x", events: 0, malformed_events: 0, duration_us: 5, rank: -1 },
@@ -22,7 +22,7 @@ async function shown(open: TraceViewName, kind: string, more: object = {}): Prom
 
 it("shows the views of a trace", async () => {
   expect(await shown("summary", "trace")).toContain("Cannot tell");
-  expect(screen.getByText("Recording")).toBeTruthy();
+  expect(screen.getByText("Steps")).toBeTruthy();
   cleanup();
   expect(await shown("timeline", "trace")).toContain("Timeline");
   cleanup();
@@ -49,7 +49,7 @@ it("shows a memory file without figures about time and without a limiter", async
   const headings = await shown("summary", "snapshot");
   expect(headings[0]).toBe("CUDA memory snapshot");
   expect(screen.getByText("Nothing grows.")).toBeTruthy();
-  expect(screen.queryByText("Recording")).toBeNull();
+  expect(screen.queryByText("Steps")).toBeNull();
   expect(screen.queryByText("Bottleneck")).toBeNull();
 });
 

@@ -108,7 +108,7 @@ _OWN_WORK = "The host's own work limits this job."
 _HOST_SENTENCES = {
     "input": ("loading data.", "The data pipeline limits this job."),
     "overhead": ("in operators of a few microseconds each.", "Dispatching them limits this job."),
-    "compute": ("in operators.", "Computing on the CPU limits this job."),
+    "compute": ("in operators.", "This job is CPU-bound."),
     "compile": ("compiling.", "Compilation limits this job."),
     "python": ("in Python between operators.", "The host's own code limits this job."),
     "communication": ("in collectives.", "Communication limits this job."),

@@ -107,8 +107,8 @@ class LaunchAdvice:
             graphs = "" if self.obstacles else ", and replay the compiled regions as CUDA graphs"
             return f"Part of the job is already compiled: compile the rest{graphs}."
         if self.obstacles:
-            return "Launch fewer and larger kernels: fuse them."
-        return "Launch fewer and larger kernels: fuse them, or replay the whole step as a CUDA graph."
+            return "Fuse kernels so that each launch does more work."
+        return "Fuse kernels so that each launch does more work, or replay the whole step as a CUDA graph."
 
     @property
     def code(self) -> str:

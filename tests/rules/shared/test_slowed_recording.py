@@ -75,7 +75,7 @@ def test_a_doubted_host_is_named_with_the_step_time_that_decides(tmp_path: Path)
     assert first.rule.id == "GD908"
     # 60 kernels of 20 µs are 80% of 1.5 ms.
     assert advice.startswith("Time a step without the profiler first: below 1.50 ms, computing limits")
-    assert "If it does: launch fewer and larger kernels" in advice
+    assert "If it does: fuse kernels" in advice
     assert all(found.finding.saving is None for found in outcome.findings if found.rule.id == "GD201")
 
 

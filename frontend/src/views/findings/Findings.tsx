@@ -32,7 +32,7 @@ export function Findings({ report, against }: { report: Report; against: Against
       aside={
         <span className="gd-muted">
           {planned
-            ? `${unit} now: ${stepBefore(report)}. Right column: after this and the fixes above`
+            ? `${unit} now: ${stepBefore(report)}. Right column: with fixes 1 to n`
             : countOf(first ? counted.length - 1 : counted.length)}
         </span>
       }

@@ -76,6 +76,7 @@ function Contents({ report, base }: ContentsProps) {
           ))}
         </tbody>
       </table>
+      {report.trace && <p className="gd-recording-cost">Recorded for {time(report.trace.duration_us)}.</p>}
       {report.recording_cost && <Cost cost={report.recording_cost} />}
     </Section>
   );
@@ -93,8 +94,8 @@ function Cost({ cost }: { cost: RecordingCost }) {
         of the step window ({percent(cost.low_share)} to {percent(cost.high_share)}).
       </b>{" "}
       {count(cost.frames)} Python frames and {count(cost.operators)} operators were recorded.
-      {cost.frame_us > 0 && ` Each frame took at least ${time(cost.frame_us)}.`} Where the GPU waits for the
-      host, the job runs faster without recording, and findings about the host cost less.
+      {cost.frame_us > 0 && ` Each frame took at least ${time(cost.frame_us)}.`} Profiling slows the CPU, so
+      CPU costs here are overstated.
     </p>
   );
 }

@@ -81,7 +81,7 @@ const COLUMNS: readonly RunColumn[] = [
     fileTitle: "Step",
     unit: "µs",
     about: "Median step time. Half of the steps differ from it by about the spread or less.",
-    width: 92,
+    width: 106,
     figures: true,
     value: ({ step_us }) => step_us || NaN,
     cell: (row) => <Step row={row} />,
@@ -129,7 +129,7 @@ const COLUMNS: readonly RunColumn[] = [
     title: "Memory",
     about:
       "How much more is allocated after each step: a leak, if it goes on. Below it, the share of the GPU's memory that was never reserved.",
-    width: 134,
+    width: 120,
     figures: true,
     fileTitle: "Memory grows",
     unit: "bytes per step",

@@ -37,7 +37,6 @@ export function Account({ report, device, onChoose, against }: Props) {
         <div className="gd-stepbar" data-total>
           <span>All</span>
           <Bar parts={windowParts(device)} whole_us={device.window_us} label="Step window" />
-          <span>{column([], device.window_us).total}</span>
         </div>
         <Legend device={device} against={against} />
         <KeyFigures report={report} against={against} />

@@ -49,7 +49,6 @@ export function KeyFigures({ report, against }: Props) {
             delta={differs ? deltaOf(compared.candidate, compared.base, time) : null}
           />
         )}
-        <Fact name="Recording" value={time(trace?.duration_us ?? 0)} />
       </dl>
       <p className="gd-muted">{gpus(report)}</p>
       {trace?.recorded && <RecordedLine recorded={trace.recorded} how={optionsOf(report)} />}
