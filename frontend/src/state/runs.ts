@@ -114,13 +114,13 @@ const STATES: Readonly<Record<TraceEntry_State, string>> = {
   ready: "",
 };
 
-/** "CUDA memory snapshot", "job · 8 ranks · 3 recordings · not analyzed". */
+/** "CUDA memory snapshot", "not analyzed · job · 8 ranks · 3 recordings". */
 export function aboutRun({ kind, state, ranks, recordings }: RunRow): string {
   const parts = [
+    STATES[state],
     kindText(kind),
     ranks > 1 ? plural(ranks, "rank") : "",
     recordings > 1 ? plural(recordings, "recording") : "",
-    STATES[state],
   ];
   return parts.filter((part) => part !== "").join(" · ");
 }

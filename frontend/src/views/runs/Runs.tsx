@@ -59,7 +59,7 @@ export default function Runs() {
   const folders = data?.folders ?? false;
   const byFolder = grouped ?? folders;
   const { columns, minWidth } = useColumns(data?.rows ?? NONE);
-  const shown = useMemo(() => lineColumns(columns), [columns]);
+  const shown = useMemo(() => lineColumns(columns, byFolder), [columns, byFolder]);
   const lines = useMemo(
     () => arranged(rows, columns, order, byFolder ? folded : null),
     [rows, columns, order, byFolder, folded],

@@ -183,13 +183,16 @@ export function leastWidth(columns: readonly Column<RunRow>[]): number {
 }
 
 /** The columns for rows and for the folders that they are in. */
-export function lineColumns(columns: readonly Column<RunRow>[]): readonly Column<Line>[] {
+export function lineColumns(columns: readonly Column<RunRow>[], inFolders: boolean): readonly Column<Line>[] {
   return columns.map((column) => ({
     ...column,
     value: (line) => (isFolder(line) ? (column.id === "run" ? line.folder : NaN) : column.value(line)),
     // Files have no folders.
     fileValue: (line) => (isFolder(line) ? NaN : (column.fileValue ?? column.value)(line)),
-    cell: (line) => (isFolder(line) ? folderCell(column.id, line) : column.cell(line)),
+    cell: (line) => {
+      if (isFolder(line)) return folderCell(column.id, line);
+      return inFolders && column.id === "run" ? <Name row={line} inFolder /> : column.cell(line);
+    },
   }));
 }
 
@@ -283,21 +286,23 @@ function lostShare(row: RunRow): number {
   return 1 - computing / total_us(row);
 }
 
-function Name({ row }: { row: RunRow }) {
+/** In its folder, a run does not repeat the folder's name. */
+function Name({ row, inFolder = false }: { row: RunRow; inFolder?: boolean }) {
   const about = aboutRun(row);
+  const name = runName(inFolder ? row.run.slice(row.run.lastIndexOf("/") + 1) : row.run);
   return (
     <span className="gd-run-name" title={[row.run, row.worker, about].filter(Boolean).join("\n")}>
       <i className="gd-dot" data-state={row.state} />
       {about ? (
         <span className="gd-two">
           <b>
-            <Cut text={runName(row.run)} isPath />
+            <Cut text={name} isPath />
           </b>
           <span>{about}</span>
         </span>
       ) : (
         <b className="gd-run-text">
-          <Separated name={runName(row.run)} />
+          <Separated name={name} />
         </b>
       )}
     </span>

@@ -11,7 +11,10 @@ interface Props {
   readonly against: Against | null;
 }
 
-/** Figures about the recording: how busy the GPU was, how many steps, on which GPU, and what was recorded. */
+/**
+ * Figures about the recording: how many steps, on which GPU, and what was recorded. How busy the GPU was, and its MFU, are
+ * in the verdict: here they are compared with the base.
+ */
 export function KeyFigures({ report, against }: Props) {
   const { trace, verdict, step_time: step, devices, mfu } = report;
   const base = against?.report;
@@ -20,24 +23,20 @@ export function KeyFigures({ report, against }: Props) {
   return (
     <div className="gd-figures">
       <dl className="gd-facts">
-        {devices.length > 0 && (
+        {devices.length > 0 && base && base.devices.length > 0 && (
           <Fact
             name="GPU busy"
             about="gpu busy"
             value={percent(verdict?.busy_share ?? 0)}
-            delta={
-              base && base.devices.length > 0
-                ? shareDelta(verdict?.busy_share ?? 0, base.verdict?.busy_share ?? 0)
-                : null
-            }
+            delta={shareDelta(verdict?.busy_share ?? 0, base.verdict?.busy_share ?? 0)}
           />
         )}
-        {hasMfu(mfu) && (
+        {hasMfu(mfu) && hasMfu(base?.mfu) && (
           <Fact
             name="MFU"
             about="mfu"
             value={(mfu.at_least ? "≥ " : "") + percent(mfu.mfu)}
-            delta={hasMfu(base?.mfu) ? shareDelta(mfu.mfu, base.mfu.mfu) : null}
+            delta={shareDelta(mfu.mfu, base.mfu.mfu)}
           />
         )}
         <Fact name={report.serving ? "Engine steps" : "Steps"} value={stepCount(report)} />
