@@ -441,7 +441,7 @@ def checkpoints_averaged_after_training() -> None:
     model.load_state_dict(average)
 
 
-def _perceptron(width: int = 384, layers: int = 3) -> nn.Module:
+def _customers_model(width: int = 384, layers: int = 3) -> nn.Module:
     hidden = [layer for _ in range(layers) for layer in (nn.Linear(width, width), nn.ReLU())]
     return nn.Sequential(nn.Linear(64, width), nn.ReLU(), *hidden, nn.Linear(width, 10))
 
@@ -453,7 +453,7 @@ def models_of_a_server() -> None:
     with torch.no_grad():
         for customer in (0, 1, 0, 2, 1, 3, 4, 0, 5, 6, 7, 8, 9):
             if customer not in loaded:
-                loaded[customer] = _perceptron().eval()
+                loaded[customer] = _customers_model().eval()
             loaded[customer](torch.randn(16, 64)).softmax(-1)
 
 
