@@ -95,7 +95,7 @@ import sys
 from pathlib import Path
 from tb_gpudiag.digest.digested import digest_file
 from tb_gpudiag.report.diagnosis import only_trace
-from tb_gpudiag.training.compact_record import compared_steps, figures_of, record_of
+from tb_gpudiag.training.diagnosing import compared_steps, figures_of, record_of
 from tb_gpudiag.training.event_records import append_to
 
 for run in map(Path, sys.argv[1:]):

@@ -16,7 +16,7 @@ from tb_gpudiag.report.diagnosis import diagnose_path
 from tb_gpudiag.service.index.roots import Root
 from tb_gpudiag.service.service import Service
 from tb_gpudiag.service.settings import Settings
-from tb_gpudiag.training.compact_record import record_of
+from tb_gpudiag.training.diagnosing import record_of
 from tests.builder import TraceBuilder
 
 pytestmark = pytest.mark.slow

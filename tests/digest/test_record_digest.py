@@ -14,7 +14,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.report.diagnosis import read_facts
 from tb_gpudiag.trace.files.find import TraceFile
-from tb_gpudiag.training.compact_record import compared_steps, record_of
+from tb_gpudiag.training.diagnosing import compared_steps, record_of
 from tests.report.reports import slow_loader
 
 

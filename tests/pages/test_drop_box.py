@@ -12,9 +12,8 @@ import pytest
 from werkzeug.test import Client, TestResponse
 
 from tb_gpudiag.errors import UsageError
-from tb_gpudiag.pages import drop_box
-from tb_gpudiag.pages.drop_box import TOKEN_HEADER, DropBox, safe_name
-from tb_gpudiag.pages.server import PageServer
+from tb_gpudiag.pages import server
+from tb_gpudiag.pages.server import TOKEN_HEADER, DropBox, PageServer, safe_name
 from tests.report.reports import slow_loader
 from tests.with_each import with_each
 
@@ -89,10 +88,10 @@ def test_what_is_no_trace_is_refused_and_not_kept(dropping: Dropping) -> None:
 def test_a_file_that_is_too_large_is_refused_before_it_is_read(
     dropping: Dropping, trace: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drop_box, "LARGEST_BYTES", len(trace) - 1)
+    monkeypatch.setattr(server, "LARGEST_BYTES", len(trace) - 1)
     assert dropping.drop(trace).status_code == 413
-    monkeypatch.setattr(drop_box, "LARGEST_BYTES", len(trace))
-    monkeypatch.setattr(drop_box, "MOST_BYTES", 2 * len(trace) - 1)
+    monkeypatch.setattr(server, "LARGEST_BYTES", len(trace))
+    monkeypatch.setattr(server, "MOST_BYTES", 2 * len(trace) - 1)
     assert dropping.drop(trace).status_code == 200
     assert dropping.drop(trace, "b.1.pt.trace.json").status_code == 413
     assert dropping.kept() == ["dropped_1/a.1.pt.trace.json"]

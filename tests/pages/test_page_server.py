@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.cli.demo import LOG
-from tb_gpudiag.pages.drop_box import TOKEN_HEADER
-from tb_gpudiag.pages.server import PageServer
+from tb_gpudiag.pages.server import TOKEN_HEADER, PageServer
 from tests.patience import HANGS_S
 from tests.report.reports import slow_loader
 from tests.service.helpers import eventually

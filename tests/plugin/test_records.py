@@ -13,7 +13,7 @@ import pytest
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.service.index import records
-from tb_gpudiag.training.compact_record import record_of
+from tb_gpudiag.training.diagnosing import record_of
 from tb_gpudiag.training.event_records import append_to
 from tests.plugin.server import Server
 from tests.report.reports import report_of, slow_loader

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.service.analyses import analysis_queue
-from tb_gpudiag.service.index import remote_root
+from tb_gpudiag.service.index import roots
 from tb_gpudiag.trace.files import remote
 from tests.builder import TraceBuilder
 from tests.plugin.server import Server
@@ -25,9 +25,9 @@ pytestmark = pytest.mark.slow
 def server(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """On a bucket and a local directory with a trace each, and with short pauses."""
     hasten(monkeypatch)
-    monkeypatch.setattr(remote_root, "RETRY_S", 0.2)
-    monkeypatch.setattr(remote_root, "SLOW_S", 0.5)
-    monkeypatch.setattr(remote_root, "MOST_PAUSE_S", 0.1)
+    monkeypatch.setattr(roots, "RETRY_S", 0.2)
+    monkeypatch.setattr(roots, "SLOW_S", 0.5)
+    monkeypatch.setattr(roots, "MOST_PAUSE_S", 0.1)
     monkeypatch.setattr(remote, "ATTEMPTS", 1)
     monkeypatch.setenv("GPUDIAG_CACHE_DIR", str(tmp_path / "cache"))
     store.put("log/run/rank0.1.pt.trace.json", slow_loader().write(tmp_path).read_bytes())

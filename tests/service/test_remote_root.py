@@ -8,10 +8,9 @@ import pytest
 
 from tb_gpudiag.errors import Unreadable
 from tb_gpudiag.service.index import log_index as index_module
-from tb_gpudiag.service.index import remote_root
+from tb_gpudiag.service.index import roots
 from tb_gpudiag.service.index.log_index import LogIndex
-from tb_gpudiag.service.index.remote_root import RemoteRoot
-from tb_gpudiag.service.index.roots import Root
+from tb_gpudiag.service.index.roots import RemoteRoot, Root
 from tb_gpudiag.trace.files.find import Found, Tell, TraceFile
 from tests.service.helpers import eventually
 
@@ -60,7 +59,7 @@ def test_what_was_listed_stays_while_the_network_is_lost() -> None:
     bucket.answer = Found([FILE, FILE])
     assert bucket.look(1) == (1, ["the connection was refused. The list is from before"])
     assert bucket.asked == 2
-    assert bucket.look(remote_root.RETRY_S) == (2, [])
+    assert bucket.look(roots.RETRY_S) == (2, [])
     assert bucket.woken == bucket.asked == 3
 
 
@@ -88,7 +87,7 @@ def test_a_store_that_hangs_is_told_and_asked_by_one_thread_only() -> None:
     bucket = Bucket()
     bucket.go_on.clear()
     assert bucket.look() == (0, ["the store has not answered yet"])
-    assert bucket.look(remote_root.SLOW_S) == (0, ["the store does not answer"])
+    assert bucket.look(roots.SLOW_S) == (0, ["the store does not answer"])
     for _ in range(10):
         bucket.look(60)
     bucket.go_on.set()
@@ -102,14 +101,12 @@ def test_a_listing_that_never_ends_is_abandoned() -> None:
     bucket.look()
     stuck, bucket.go_on = bucket.go_on, threading.Event()
     bucket.go_on.set()
-    assert bucket.look(remote_root.ABANDONED_AFTER_S) == (1, [])
+    assert bucket.look(roots.ABANDONED_AFTER_S) == (1, [])
     stuck.set()  # its late answer changes nothing
     assert bucket.look() == (1, [])
 
 
-@pytest.mark.parametrize(
-    ("seconds", "pause_s"), [(2, 2 / remote_root.SHARE_OF_TIME), (60, remote_root.MOST_PAUSE_S)]
-)
+@pytest.mark.parametrize(("seconds", "pause_s"), [(2, 2 / roots.SHARE_OF_TIME), (60, roots.MOST_PAUSE_S)])
 def test_a_large_store_is_listed_less_often(seconds: float, pause_s: float) -> None:
     bucket = Bucket()
     bucket.go_on.clear()

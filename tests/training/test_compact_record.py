@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.training.compact_record import MOST_BYTES, figures_of, record_of
+from tb_gpudiag.training.diagnosing import MOST_BYTES, figures_of, record_of
 from tests.report.reports import usual_report
 
 

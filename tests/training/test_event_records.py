@@ -12,7 +12,7 @@ import pytest
 from tensorboard import context
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.training.compact_record import figures_of, record_of
+from tb_gpudiag.training.diagnosing import figures_of, record_of
 from tb_gpudiag.training.event_records import SCHEMA, TAG, append_to
 from tests.report.reports import report_of, slow_loader
 from tests.service.helpers import eventually

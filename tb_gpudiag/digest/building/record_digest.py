@@ -21,7 +21,7 @@ _LONGEST_REASON: Final = 500
 
 
 def record_digest(report: pb.Report, id_: str, time_ns: int) -> Digest:
-    """Return the Digest of a Report without large parts: of a record (see training/compact_record.py), or of
+    """Return the Digest of a Report without large parts: of a record (see training/diagnosing.py), or of
     a job that hangs.
 
     The record has the account of the step window only: each step gets the same shares. Tables of kernels,

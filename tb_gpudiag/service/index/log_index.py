@@ -17,8 +17,7 @@ from functools import lru_cache, partial
 from tb_gpudiag.errors import GpudiagError, Unreadable
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.service.index.records import Record, RecordReader
-from tb_gpudiag.service.index.remote_root import RemoteRoot
-from tb_gpudiag.service.index.roots import Root
+from tb_gpudiag.service.index.roots import RemoteRoot, Root
 from tb_gpudiag.trace.files.find import Found, Tell, TraceFile, find_traces, sort_files
 from tb_gpudiag.trace.files.source import is_remote
 

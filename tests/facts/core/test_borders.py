@@ -11,7 +11,7 @@ from tb_gpudiag.digest.building.build_digest import build_digest
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.service.index.run_rows import run_row
 from tb_gpudiag.trace.files.find import find_traces
-from tb_gpudiag.training.compact_record import compared_steps, figures_of, record_of
+from tb_gpudiag.training.diagnosing import compared_steps, figures_of, record_of
 from tests.builder import TraceBuilder
 from tests.facts import facts_of
 from tests.report.reports import report_at
