@@ -26,7 +26,7 @@ from tb_gpudiag.service.analyses.obtain import known, obtain
 from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.processes.child import Child, ChildEnded
 from tb_gpudiag.service.processes.child_messages import ChildMessage
-from tb_gpudiag.service.processes.gate import ask_often, limit_here
+from tb_gpudiag.service.processes.gate import ask_apart, limit_here
 from tb_gpudiag.service.processes.memory_limit import AnalysisLimit, out_of_time
 from tb_gpudiag.service.processes.serving import Reply
 from tb_gpudiag.service.settings import command_memory_limit_bytes, settings_from
@@ -169,7 +169,7 @@ def digest_apart(file: TraceFile) -> bytes | GpudiagError:
     """Return the content of the file's digest, made in a process of its own, or why there is none. Raises
     ProcessFailed: another process may succeed."""
     try:
-        return ask_often(MODULE, {"where": file.path, "file": asdict(file)}).content
+        return ask_apart(MODULE, {"where": file.path, "file": asdict(file)}).content
     except ProcessFailed:
         raise
     except GpudiagError as error:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.service.processes.child_messages import ChildMessage
-from tb_gpudiag.service.processes.gate import ask_often
+from tb_gpudiag.service.processes.gate import ask_apart
 from tb_gpudiag.service.processes.serving import Reply
 
 MODULE: Final = "tb_gpudiag.service.analyses.reports"
@@ -15,7 +15,7 @@ MODULE: Final = "tb_gpudiag.service.analyses.reports"
 
 def report_at(path: str) -> pb.Report:
     """Return the report on the only trace at a path. Raises as diagnose_path, LimitReached, ProcessFailed."""
-    return pb.Report.FromString(ask_often(MODULE, {"where": path}).content)
+    return pb.Report.FromString(ask_apart(MODULE, {"where": path}).content)
 
 
 def answer(request: dict[str, Any], reply: Reply) -> ChildMessage:

@@ -19,7 +19,7 @@ from tb_gpudiag.service.settings import command_memory_limit_bytes, settings_fro
 
 Progress = Callable[[float, str], None]
 
-# A program that diagnoses one file after another starts one process.
+# Who reads one file after another starts one process.
 _IDLE_S: Final = 60.0
 
 kept = threading.local()
@@ -36,32 +36,11 @@ def ask_apart(
 
     Raises LimitReached, ProcessFailed, and what the process answers: a GpudiagError.
     """
-    child = Child(module, nice=0)
-    try:
-        return _ask(child, request, progress)
-    finally:
-        child.stop()
-
-
-def ask_often(module: str, request: dict[str, Any]) -> ChildMessage:
-    """As ask_apart, for somebody else's program: the process stays for the next request of this thread."""
-    environment, child = vars(kept).get(module, ({}, None))
-    if child is None or environment != os.environ:
-        if child is not None:
-            child.stop()
-        child = Child(module, nice=0, idle_s=_IDLE_S)
-        vars(kept)[module] = {**os.environ}, child
-    return _ask(child, request)
-
-
-def _ask(
-    child: Child, request: dict[str, Any], progress: Progress = lambda share, stage: None
-) -> ChildMessage:
     limit_s, where, answer = settings_from().time_limit_s, request["where"], ChildMessage()
     memory_limit_bytes = of_this_process(command_memory_limit_bytes())
     limits = {"memory_limit_bytes": memory_limit_bytes, "time_limit_s": limit_s, "below": os.getcwd()}
     try:
-        for answer in child.messages(request | limits, limit_s):
+        for answer in _child(module).messages(request | limits, limit_s):
             if answer.kind is MessageKind.PROGRESS:
                 progress(answer.fields["share"], answer.fields["stage"])
     except TimeoutError:
@@ -75,6 +54,16 @@ def _ask(
             remedy="check whether this machine is out of memory",
         ) from ended
     return answer
+
+
+def _child(module: str) -> Child:
+    environment, child = vars(kept).get(module, ({}, None))
+    if child is None or environment != os.environ:
+        if child is not None:
+            child.stop()
+        child = Child(module, nice=0, idle_s=_IDLE_S)
+        vars(kept)[module] = {**os.environ}, child
+    return child
 
 
 def limit_here() -> AnalysisLimit:
