@@ -55,6 +55,8 @@ export interface PageState {
   readonly memoryOf: number | null;
   /** The id of the rule whose page is open. */
   readonly explained: string | null;
+  /** Whether the page goes to each newer recording of the worker. Opening another trace ends it. */
+  readonly following: boolean;
   /** Traces whose analysis the user canceled. They are not requested until resumed. */
   readonly stopped: ReadonlySet<string>;
   readonly scheme: Scheme;
@@ -62,6 +64,8 @@ export interface PageState {
   readonly visible: boolean;
 
   readonly openTrace: (id: string | null) => void;
+  /** Open the newest recording of a worker, and each that follows; null: stay. */
+  readonly follow: (newest: string | null) => void;
   readonly openTab: (tab: ViewName, trace?: string) => void;
   readonly compare: (base: string, candidate: string) => void;
   readonly filterRuns: (filter: string) => void;
@@ -94,6 +98,7 @@ const OF_TRACE = {
   shown: null,
   memoryOf: null,
   explained: null,
+  following: false,
 } as const;
 
 export const usePage = create<PageState>()((set) => ({
@@ -108,6 +113,12 @@ export const usePage = create<PageState>()((set) => ({
   visible: true,
 
   openTrace: (trace) => set((now) => (now.trace === trace ? now : { trace, ...OF_TRACE })),
+  follow: (trace) =>
+    set((now) =>
+      trace === null
+        ? { following: false }
+        : { ...(trace === now.trace ? {} : OF_TRACE), trace, following: true },
+    ),
   openTab: (tab, trace) =>
     set((now) => (trace === undefined || trace === now.trace ? { tab } : { tab, trace, ...OF_TRACE })),
   compare: (base, candidate) => set({ tab: "compare", base, trace: candidate, ...OF_TRACE }),

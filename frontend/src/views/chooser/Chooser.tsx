@@ -1,5 +1,5 @@
 import { Select, type ComboboxItem } from "@mantine/core";
-import { useMemo } from "react";
+import { useEffect, useMemo } from "react";
 import { bytes, count, date, plural } from "../../base/format";
 import { inRun, levels, newerThan, newest, spanLabel } from "../../state/choose";
 import { kindText } from "../../state/kinds";
@@ -23,6 +23,12 @@ export function Chooser({ traces, entry }: Props) {
   const openTrace = usePage((page) => page.openTrace);
   const { runs, workers, spans } = useMemo(() => levels(traces, entry), [traces, entry]);
   const newer = newerThan(traces, entry);
+  const latest = newer[0];
+  const following = usePage((page) => page.following);
+  const follow = usePage((page) => page.follow);
+  useEffect(() => {
+    if (following && latest) follow(latest.id);
+  }, [following, latest, follow]);
   // The view of all ranks is of no rank in particular.
   const ofJob = usePage((page) => page.tab === "job");
   const kind = kindText(entry.kind);
@@ -75,9 +81,20 @@ export function Chooser({ traces, entry }: Props) {
           type="button"
           className="gd-newer"
           title="Newer recordings of this worker. Click to show the newest."
-          onClick={() => open(newer[0])}
+          onClick={() => open(latest)}
         >
           {plural(newer.length, "newer recording")}
+        </button>
+      )}
+      {(spans.length > 1 || following) && !ofJob && (
+        <button
+          type="button"
+          className="gd-newer"
+          aria-pressed={following}
+          title="Open each newer recording of this worker as soon as it is there"
+          onClick={() => follow(following ? null : (latest?.id ?? entry.id))}
+        >
+          {following ? "✓ Following the newest" : "Follow the newest"}
         </button>
       )}
       <span className="gd-chooser-end">
