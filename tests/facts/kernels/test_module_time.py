@@ -12,6 +12,7 @@ from tests.with_each import with_each
 
 
 def times(facts: Facts) -> list[tuple[str, int, int, int]]:
+    assert facts.device is not None
     host, kernels = facts.device.naming
     return [(row.module, row.modules, row.kernels, row.time_ns) for row in by_module(kernels, host)]
 

@@ -177,7 +177,7 @@ def test_every_format_shows_changes_and_points() -> None:
 @pytest.mark.parametrize(("count", "headline"), [(3, "Too few recordings"), (4, "No change")])
 def test_headline_of_nothing(count: int, headline: str) -> None:
     document = history_document(histories([recording(number) for number in range(count)]))
-    assert document.reports[0].limiter.startswith(headline)
+    assert document.reports[0].headline.startswith(headline)
 
 
 def test_several_histories_have_an_overview() -> None:

@@ -189,7 +189,8 @@ def test_pinned_memory_of_the_host_is_said(tmp_path: Path) -> None:
     assert any("48 MiB in use, 64 MiB reserved" in note for note in trace.notes)
     plain = read(training(), tmp_path)
     assert trace.memory.allocated.tolist() == plain.memory.allocated.tolist()
-    for other in (5, [5], None, {}):
+    others: list[Any] = [5, [5], None, {}]
+    for other in others:
         assert read_document({**document, "host_segments": other}, tmp_path).memory.allocated.size
 
 
