@@ -45,10 +45,14 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
 def _on_main_thread(facts: Facts) -> RuleAnswer:
     lost = lost_time(facts)
     chosen = _among(facts.host_work.without_gradients, lost.event) | lost.evaluating
+    # One that its name shows is all that is said: its time is the same wherever it is told.
+    mostly = 2 * lost.total_ns(lost.evaluating) >= max(1, lost.total_ns(chosen))
+    chosen = lost.evaluating if mostly else chosen
     cost_ns = lost.total_ns(chosen)
     if lost.share(cost_ns) < LEAST_SHARE:
         return _clear(cost_ns, lost.window_ns)
-    found = _finding(facts, lost.event[chosen], cost_ns, lost.length_ns[chosen], lost.start_ns[chosen])
+    columns = lost.event[chosen], lost.length_ns[chosen], lost.start_ns[chosen]
+    found = _finding(facts, cost_ns, "the main thread's time", *columns)
     return replace(found, ranges=lost.ranges(chosen))
 
 
@@ -60,8 +64,8 @@ def _on_gpu(facts: Facts, claimed: Claimed) -> RuleAnswer:
     if time.share(total_ns) < LEAST_SHARE:
         return _clear(total_ns, time.window_ns)
     kernels = time.kernels
-    columns = kernels.origin[chosen], total_ns, kernels.duration_ns[chosen], kernels.start_ns[chosen]
-    found = _finding(facts, *columns)
+    columns = kernels.origin[chosen], kernels.duration_ns[chosen], kernels.start_ns[chosen]
+    found = _finding(facts, total_ns, "the time", *columns)
     return replace(
         found,
         cost_ns=free.total,
@@ -85,12 +89,14 @@ def _clear(cost_ns: int, window_ns: int) -> Clear:
     )
 
 
-def _finding(facts: Facts, event: Int64, cost_ns: int, weight_ns: Int64, time_ns: Int64) -> Finding:
-    """event: the host events of the time; weight_ns, time_ns: how long each takes, and when it begins."""
+def _finding(
+    facts: Facts, cost_ns: int, whose: str, event: Int64, weight_ns: Int64, time_ns: Int64
+) -> Finding:
+    """event: the host events of the time; weight_ns, time_ns: how long each takes, and when it begins. whose:
+    the time that the cost is a share of."""
     window_ns, operator = facts.window.duration_ns, facts.host.operator[event]
     operators = len(np.unique(operator[operator != NONE]))
     evaluates = facts.host_work.tasks.of(event) == HostTask.EVALUATING
-    whose = "the main thread's time" if facts.device is None else "the time"
     before = before_backward(facts.host, facts.recorded_steps)[event]
     evaluates = facts.host_work.tasks.of(event) == HostTask.EVALUATING
     mostly = (2 * weight_ns[some].sum() >= weight_ns.sum() for some in (evaluates, before))

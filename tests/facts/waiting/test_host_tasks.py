@@ -36,6 +36,8 @@ from tests.with_each import with_each
         ("torchvision/transforms/functional.py(420): resize", HostTask.PREPARING),
         ("<built-in method resize of ImagingCore object at 0x7ff19646ddf0>", HostTask.PREPARING),
         ("[pl][profile]save_checkpoint", HostTask.SAVING),
+        ("[pl][profile][Strategy]DDPStrategy.validation_step", HostTask.EVALUATING),
+        ("[pl][profile][Strategy]DDPStrategy.training_step", None),
         ("[pl][profile][Callback]ModelCheckpoint{'monitor': None}.on_train_batch_end", None),
         ("transformers/trainer.py(3100): _save_checkpoint", HostTask.SAVING),
         ("transformers/trainer.py(4100): evaluate", HostTask.EVALUATING),
