@@ -43,30 +43,6 @@ def images_of_a_sampler_decoded_at_once() -> None:
         decoder(sample())
 
 
-@failing(
-    Gpu(440 * MIB, scale=64), "graph metrics gradients", "shard checkpoint accumulate others expandable giant"
-)
-def losses_of_a_gan_for_the_plot() -> None:
-    """Both losses go into lists for a plot, and backward() keeps its graph because of an error message."""
-    generator = nn.Sequential(nn.Linear(32, 128), nn.ReLU(), nn.Linear(128, 256), nn.Tanh())
-    critic = nn.Sequential(nn.Linear(256, 128), nn.LeakyReLU(0.2), nn.Linear(128, 1))
-    optimizer_g = torch.optim.Adam(generator.parameters(), lr=2e-4)
-    optimizer_d = torch.optim.Adam(critic.parameters(), lr=2e-4)
-    losses_d, losses_g = [], []
-    for _ in range(24):
-        real, fake = torch.randn(128, 256), generator(torch.randn(128, 32))
-        optimizer_d.zero_grad()
-        loss_d = functional.softplus(-critic(real)).mean() + functional.softplus(critic(fake)).mean()
-        loss_d.backward(retain_graph=True)
-        optimizer_d.step()
-        optimizer_g.zero_grad()
-        loss_g = functional.softplus(-critic(fake)).mean()
-        loss_g.backward()
-        optimizer_g.step()
-        losses_d.append(loss_d)
-        losses_g.append(loss_g)
-
-
 NOT_ACTIVATIONS = "shard others expandable pad giant inference"
 
 
@@ -167,27 +143,3 @@ def a_wide_generator_updated_at_once() -> None:
         for_generator.zero_grad()
         functional.softplus(-critic(made)).mean().backward()
         for_generator.step()
-
-
-@failing(Gpu(780 * MIB, scale=16), BATCH, "shard others expandable pad inference")
-def rays_of_a_radiance_field() -> None:
-    """A radiance field is trained on all samples of all rays of a batch at once."""
-    field = nn.Sequential(
-        nn.Linear(36, 128),
-        *(nn.Sequential(nn.Linear(128, 128), nn.Softplus()) for _ in range(6)),
-        nn.Linear(128, 4),
-    )
-    optimizer = torch.optim.Adam(field.parameters(), lr=5e-4)
-    depths = torch.linspace(2, 6, 64)
-    for _ in range(3):
-        origins, directions, wanted = torch.randn(128, 3), torch.randn(128, 3), torch.rand(128, 3)
-        points = origins[:, None] + directions[:, None] * depths[:, None]
-        waves = (points[..., None] * 2.0 ** torch.arange(6)).flatten(2)
-        found = field(torch.cat([waves.sin(), waves.cos()], -1))
-        opacity = 1 - torch.exp(-functional.relu(found[..., 3]) * 0.06)
-        weights = opacity * torch.cumprod(1 - opacity + 1e-10, 1)
-        colors = (weights[..., None] * torch.sigmoid(found[..., :3])).sum(1)
-        loss = functional.mse_loss(colors, wanted)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from queue import Queue
 from typing import Any
 
 import torch
@@ -49,28 +48,6 @@ def more_users_than_a_table_can_hold() -> None:
         functional.mse_loss(rated.sum(1), torch.rand(256)).backward()
         optimizer.step()
         optimizer.zero_grad()
-
-
-@failing(
-    Gpu(500 * MIB, scale=16),
-    "inputs other",
-    "graph shard checkpoint accumulate others expandable giant inference",
-)
-def a_reader_faster_than_the_training() -> None:
-    """A queue without a bound takes batches of clicks to the GPU, two for each that is trained on."""
-    shop, dense = nn.EmbeddingBag(5000, 32), nn.Linear(200, 32)
-    head = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 1))
-    optimizer = torch.optim.Adagrad([*shop.parameters(), *dense.parameters(), *head.parameters()])
-    batches: Queue[Any] = Queue()
-    for _ in range(48):
-        for _ in range(2):
-            clicked = torch.randint(0, 2, (1024,)).float()
-            batches.put((torch.randint(0, 5000, (1024, 26)), torch.randn(1024, 200), clicked))
-        ids, numbers, clicked = batches.get()
-        logits = head(torch.cat([shop(ids), dense(numbers)], 1))[:, 0]
-        optimizer.zero_grad()
-        functional.binary_cross_entropy_with_logits(logits, clicked).backward()
-        optimizer.step()
 
 
 @failing(Gpu(500 * MIB, scale=16), "hooks other inference", "shard checkpoint accumulate others graph")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 from typing import Any
 
 import torch
@@ -48,32 +47,6 @@ def observations_of_many_robots_joined() -> None:
         chosen = chances.gather(1, taken[step : step + 4].reshape(-1, 1)).squeeze(1)
         optimizer.zero_grad()
         (-chosen * rewards[step : step + 4].flatten()).mean().backward()
-        optimizer.step()
-
-
-@failing(
-    Gpu(700 * MIB, scale=64),
-    "graph other hooks inference",
-    "shard fused_optimizer checkpoint accumulate precision others giant expandable",
-)
-def states_of_an_agent_in_its_replay_memory() -> None:
-    """The replay memory keeps the recurrent state of each step with the graph that made it."""
-    sees, remembers, acts = nn.Linear(32, 64), nn.LSTMCell(64, 64), nn.Linear(64, 4)
-    weights = [*sees.parameters(), *remembers.parameters(), *acts.parameters()]
-    optimizer = torch.optim.Adam(weights)
-    memory: collections.deque[Any] = collections.deque(maxlen=10_000)
-    for _ in range(8):
-        state = torch.zeros(32, 64), torch.zeros(32, 64)
-        for _ in range(24):
-            seen = torch.randn(32, 32)
-            state = remembers(sees(seen).relu(), state)
-            memory.append((seen, acts(state[0]).argmax(1), state))
-        picked = [memory[int(i)] for i in torch.randint(0, len(memory), (8,))]
-        hidden, cell = (torch.cat([state[part] for _, _, state in picked]).detach() for part in (0, 1))
-        known = remembers(sees(torch.cat([seen for seen, _, _ in picked])).relu(), (hidden, cell))
-        values = acts(known[0]).gather(1, torch.cat([action for _, action, _ in picked])[:, None])
-        optimizer.zero_grad()
-        (values - torch.randn(len(values), 1)).square().mean().backward()
         optimizer.step()
 
 

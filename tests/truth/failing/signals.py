@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from tests.truth.failing.job import BATCH, LARGE, MIB, Block, failing
+from tests.truth.failing.job import BATCH, MIB, Block, failing
 from tests.truth.gpu_snapshot import Gpu
 
 
@@ -69,30 +69,6 @@ def utterances_of_growing_length() -> None:
             hidden = encoder(torch.randn(length, 80))
             kept.append(hidden[:: length // 90].clone())
             del hidden
-
-
-@failing(Gpu(900 * MIB, scale=64), "inputs giant", f"shard checkpoint accumulate {LARGE}")
-def windows_of_a_series_made_at_once() -> None:
-    """A series is cut into all its windows of 96 hours on the GPU, then divided to train and to test."""
-
-    def sequences(series: Any, length: int) -> tuple[Any, Any]:
-        begins = range(len(series) - length)
-        return torch.stack([series[i : i + length] for i in begins]), series[length:, 0]
-
-    x, y = sequences(torch.randn(1500, 16), 96)
-    order = torch.randperm(len(x))
-    train, test = order[:1100], order[1100:]
-    train_x, train_y, test_x, test_y = x[train], y[train], x[test], y[test]
-
-    model = nn.Sequential(nn.Flatten(), nn.Linear(96 * 16, 64), nn.ReLU(), nn.Linear(64, 1))
-    optimizer = torch.optim.Adam(model.parameters())
-    for begin in range(0, len(train_x), 64):
-        optimizer.zero_grad()
-        found = model(train_x[begin : begin + 64]).squeeze(1)
-        functional.mse_loss(found, train_y[begin : begin + 64]).backward()
-        optimizer.step()
-    with torch.no_grad():
-        print(functional.mse_loss(model(test_x).squeeze(1), test_y))
 
 
 @failing(

@@ -95,27 +95,6 @@ def one_long_text_with_written_attention() -> None:
         optimizer.step()
 
 
-@failing(
-    Gpu(900 * MIB, scale=16), "inference giant", "shard checkpoint accumulate expandable others cache graph"
-)
-def prompts_scored_at_every_position_before_the_answer() -> None:
-    """A generation makes the logits of all positions of its prompts, and takes the last."""
-    model = nn.Sequential(nn.Embedding(4096, 64), nn.TransformerEncoderLayer(64, 4, 128, batch_first=True))
-    head = nn.Linear(64, 4096, bias=False)
-    model.eval()
-
-    @torch.no_grad()
-    def answer(tokens: Any, length: int = 3) -> Any:
-        for _ in range(length):
-            logits = head(model(tokens)) / 0.8
-            chances = torch.softmax(logits[:, -1], -1)
-            tokens = torch.cat([tokens, torch.multinomial(chances, 1)], 1)
-        return tokens
-
-    for prompt in (16, 64, 256):
-        answer(torch.randint(0, 4096, (8, prompt)))
-
-
 @failing(Gpu(1152 * MIB, scale=32), BATCH, "shard others inference graph")
 def one_very_long_sentence() -> None:
     """Sentences have 20 to 40 tokens; then one of 320 is among them, and all are padded to its length."""
@@ -207,26 +186,6 @@ def a_service_that_answers_documents_of_any_length() -> None:
             sessions[request] = answer(hidden)
             sessions.pop(request - 12, None)
             del hidden
-
-
-@failing(
-    Gpu(1250 * MIB, scale=16),
-    "attention accumulate precision",
-    "shard others giant inference graph expandable",
-)
-def attention_that_returns_its_weights() -> None:
-    """nn.MultiheadAttention returns its weights, which no fused kernel does; texts get longer."""
-    layers = nn.ModuleList(nn.MultiheadAttention(64, 4, batch_first=True) for _ in range(3))
-    head = nn.Linear(64, 64)
-    optimizer = torch.optim.AdamW([*layers.parameters(), *head.parameters()])
-    for length in (64, 64, 384):
-        x = torch.randn(8, length, 64)
-        optimizer.zero_grad()
-        hidden = x
-        for layer in layers:
-            hidden = hidden + layer(hidden, hidden, hidden)[0]
-        (head(hidden) - x).square().mean().backward()
-        optimizer.step()
 
 
 @failing(Gpu(700 * MIB, scale=32), "inference graph", "shard checkpoint accumulate others expandable giant")

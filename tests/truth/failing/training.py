@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from tests.truth.failing.job import BATCH, LARGE, MIB, Block, Language, failing, loss_of, texts
+from tests.truth.failing.job import BATCH, MIB, Block, Language, failing, loss_of, texts
 from tests.truth.gpu_snapshot import Gpu
 
 
@@ -418,27 +418,6 @@ def cells_of_data_exploration_before_training() -> None:
     optimizer = torch.optim.Adam(model.parameters())
     for _ in range(4):
         _train(model, optimizer)
-
-
-@failing(Gpu(700 * MIB, scale=64), "load models other", f"shard checkpoint accumulate giant {LARGE}")
-def checkpoints_averaged_after_training() -> None:
-    """The weights of the last eight epochs are loaded on the GPU, all at once, to average them."""
-    model = nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 4))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    files = []
-    for _ in range(8):
-        for _ in range(2):
-            optimizer.zero_grad()
-            scores = model(torch.randn(32, 64))
-            functional.cross_entropy(scores, torch.randint(0, 4, (32,))).backward()
-            optimizer.step()
-        files.append(io.BytesIO())
-        torch.save(model.state_dict(), files[-1])
-        files[-1].seek(0)
-
-    states = [torch.load(file) for file in files]
-    average = {name: sum(state[name] for state in states) / len(states) for name in states[0]}
-    model.load_state_dict(average)
 
 
 def _customers_model(width: int = 384, layers: int = 3) -> nn.Module:

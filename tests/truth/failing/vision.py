@@ -51,26 +51,6 @@ def results_that_split_cached_blocks() -> None:
     evaluate()
 
 
-@failing(Gpu(500 * MIB, scale=8), "giant", "shard checkpoint accumulate others expandable graph precision")
-def boxes_of_a_crowd() -> None:
-    """A detector compares each anchor with each box; one image has five hundred boxes."""
-
-    def overlaps(anchors: Any, boxes: Any) -> Any:
-        low = torch.maximum(anchors[:, None, :2], boxes[None, :, :2])
-        high = torch.minimum(anchors[:, None, 2:], boxes[None, :, 2:])
-        return (high - low).clamp(min=0).prod(-1)
-
-    body, head = nn.Conv2d(3, 16, 3, stride=2, padding=1), nn.Conv2d(16, 4, 1)
-    optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.1)
-    anchors = torch.rand(12_000, 4)
-    for boxes in (6, 12, 500):
-        optimizer.zero_grad()
-        found = head(torch.relu(body(torch.randn(1, 3, 128, 128)))).flatten(2)
-        best = overlaps(anchors, torch.rand(boxes, 4)).max(1).values
-        (found.mean() * best.mean()).backward()
-        optimizer.step()
-
-
 @failing(
     Gpu(700 * MIB, scale=8),
     "giant inference",
@@ -88,27 +68,6 @@ def neighbours_of_all_features() -> None:
         features = model(torch.randn(800, 64))
         apart = (features[:, None] - features[None]).square().sum(-1)
         apart.topk(5, largest=False)
-
-
-@failing(Gpu(960 * MIB, scale=16), BATCH, "shard others expandable giant inference")
-def a_batch_padded_to_its_widest_picture() -> None:
-    """Pictures of a batch are padded to the widest of them, which is a panorama in the fourth step."""
-
-    def stage(channels: int) -> nn.Sequential:
-        return nn.Sequential(nn.Conv2d(channels, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU())
-
-    model = nn.Sequential(stage(3), stage(16), stage(16), stage(16), nn.Conv2d(16, 5, 1))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    for step in range(5):
-        widths = [48, 40, 56, 48, 64, 40, 48, 256 if step == 3 else 56]
-        pictures = [torch.randn(3, 48, width) for width in widths]
-        batch = torch.zeros(8, 3, 48, max(widths))
-        for row, picture in zip(batch, pictures, strict=True):
-            row[:, :, : picture.shape[2]] = picture
-        found = model(batch)
-        optimizer.zero_grad()
-        functional.mse_loss(found, torch.rand_like(found)).backward()
-        optimizer.step()
 
 
 @failing(Gpu(1500 * MIB, scale=32), "accumulate precision", "shard others giant inference graph expandable")
@@ -164,51 +123,6 @@ def products_embedded_for_a_search() -> None:
             features.append(functional.normalize(encoder(pictures), dim=1))
     index = torch.cat(features)
     print("index", tuple(index.shape))
-
-
-@failing(
-    Gpu(300 * MIB, scale=32), "hooks other", "shard checkpoint accumulate others expandable giant inputs"
-)
-def activations_watched_while_they_learn() -> None:
-    """A hook appends what each ReLU gives to a list, in every step of an autoencoder, for plots."""
-    model = nn.Sequential(
-        *(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 32), nn.ReLU()),
-        *(nn.Linear(32, 256), nn.ReLU(), nn.Linear(256, 64)),
-    )
-    seen: list[Any] = []
-    for layer in model:
-        if isinstance(layer, nn.ReLU):
-            layer.register_forward_hook(lambda module, inputs, output: seen.append(output))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    for _ in range(24):
-        readings = torch.randn(256, 64)
-        loss = functional.mse_loss(model(readings), readings)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-
-
-@failing(Gpu(1300 * MIB, scale=8), "giant inference", "shard checkpoint accumulate others expandable graph")
-def distance_between_two_scans() -> None:
-    """The Chamfer distance of a test scan subtracts all points from all points, in each coordinate."""
-    model = nn.Sequential(nn.Linear(3, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 3))
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-
-    def nearest(points: Any, others: Any) -> Any:
-        return (points[:, None] - others[None]).square().sum(-1).min(1).values
-
-    def chamfer(found: Any, wanted: Any) -> Any:
-        return nearest(found, wanted).mean() + nearest(wanted, found).mean()
-
-    for _ in range(8):
-        scan = torch.randn(512, 3)
-        optimizer.zero_grad()
-        chamfer(scan + model(scan), scan + 0.1).backward()
-        optimizer.step()
-    with torch.no_grad():
-        for points in (1024, 4096):
-            scan = torch.randn(points, 3)
-            chamfer(scan + model(scan), scan + 0.1)
 
 
 def _depth(width: int, stages: int) -> nn.Sequential:

@@ -143,32 +143,6 @@ def mlp(width, depth, classes=None, hidden=None):
     return nn.Sequential(*parts, nn.Linear(width, classes or width))
 
 
-def update_ema(ema, model):
-    for name, p in model.state_dict().items():
-        ema[name].mul_(0.999).add_(p.cpu(), alpha=0.001)
-
-
-@gpu_job(limiters="copy python sync mixed", rules="GD302 GD303 GD102 GD301", functions="update_ema")
-def ema_weights_kept_on_cpu(fixed: bool) -> Iterator[None]:
-    """The moving average of the weights lives on the CPU and is updated each step; fixed: on the GPU, foreach.
-
-    Expected: each step copies 40 MB to pageable host memory tensor by tensor and averages on the CPU, GPU idle; advice:
-    keep the EMA on the GPU (torch._foreach_lerp_); code: update_ema. Gives 2-4x.
-    """
-    model = mlp(1024, 10).cuda()
-    optimizer, x = adamw(model), torch.randn(8192, 1024, device="cuda")
-    ema = {n: p.clone() if fixed else p.cpu().clone() for n, p in model.state_dict().items()}
-    while True:
-        with torch.autocast("cuda", dtype=torch.bfloat16):
-            loss = model(x).float().square().mean()
-        learn(loss, optimizer)
-        if fixed:
-            torch._foreach_lerp_(list(ema.values()), list(model.state_dict().values()), 0.001)
-        else:
-            update_ema(ema, model)
-        yield
-
-
 def alibi_bias(heads, length):
     place = torch.arange(length)
     distance = place[None, :] - place[:, None]

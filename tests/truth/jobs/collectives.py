@@ -147,38 +147,6 @@ def weights_broadcast_each_step(fixed: bool, rank: int, world: int) -> Iterator[
         yield
 
 
-class Bank(nn.Module):
-    """Compares features with those of earlier samples, which it keeps in a buffer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = mlp(classes=512)
-        self.register_buffer("bank", nn.functional.normalize(torch.randn(16_384, 512), dim=1))
-        self.place = 0
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        found = nn.functional.normalize(self.body(inputs), dim=1)
-        compared: torch.Tensor = found @ self.bank[:16_384:16].t()
-        return compared
-
-    def keep(self, inputs: torch.Tensor) -> None:
-        self.bank[self.place : self.place + len(inputs)] = inputs
-        self.place = (self.place + len(inputs)) % 16_384
-
-
-@job(limiters="communication mixed", rules="GD609 GD607", world=2, timed=15)
-def bank_broadcast_as_a_buffer(fixed: bool, rank: int, world: int) -> Iterator[None]:
-    """A memory bank is a buffer, which DDP broadcasts before each step; fixed: `broadcast_buffers=False`."""
-    bank = Bank()
-    options = {"broadcast_buffers": False} if fixed else {}
-    train = trainer(DistributedDataParallel(bank, **options))
-    inputs, targets = rows(64, classes=1_024)
-    while True:
-        train(inputs, targets)
-        bank.keep(inputs)
-        yield
-
-
 @job(limiters="communication mixed compute", rules="GD610", world=2, timed=10)
 def one_batch_in_the_pipeline(fixed: bool, rank: int, world: int) -> Iterator[None]:
     """Two equal stages get each batch in one piece, so that one always waits; fixed: in four pieces."""

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -99,32 +98,6 @@ def evaluate_each_step(fixed: bool) -> Iterator[None]:
         step += 1
         if not fixed or step % 100 == 0:
             evaluate(model, *validation)
-        yield
-
-
-def wait_for_lock(lock: threading.Lock) -> None:
-    with lock:
-        pass
-
-
-@job(limiters="python", rules="GD102", functions="wait_for_lock lock_held_elsewhere")
-def lock_held_elsewhere(fixed: bool) -> Iterator[None]:
-    """Each step takes a lock that another thread holds for most of the time."""
-    train = trainer(mlp())
-    batch = rows()
-    lock = threading.Lock()
-
-    def hold() -> None:
-        while True:
-            with lock:
-                time.sleep(0.02)
-            time.sleep(0.001)
-
-    if not fixed:
-        threading.Thread(target=hold, daemon=True).start()
-    while True:
-        train(*batch)
-        wait_for_lock(lock)
         yield
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.distributed.pipelining import Schedule1F1B
 from torch.nn.parallel import DistributedDataParallel
@@ -175,31 +174,6 @@ def long_texts_on_a_rank(fixed: bool, rank: int, world: int) -> Iterator[None]:
     for inputs, targets in endless(DataLoader(data, batch_size=64)):
         train(inputs, targets)
         yield
-
-
-def wait_for_marker(marker: Path, step: int) -> None:
-    while int(marker.read_text() or "-1") < step:
-        time.sleep(0.025)
-
-
-@job(limiters=LATE, rules="GD102 GD602", functions="wait_for_marker wait_for_rank_zero", world=3, timed=12)
-def poll_for_a_file(fixed: bool, rank: int, world: int) -> Iterator[None]:
-    """Ranks look every 25 ms for a file that rank 0 writes in each step; fixed: they meet in a barrier."""
-    marker = Path(tempfile.gettempdir()) / "gpudiag-truth-marker.txt"
-    if rank == 0:
-        marker.write_text("-1")
-    dist.barrier()
-
-    def wait_for_rank_zero(step: int) -> None:
-        if fixed:
-            dist.barrier()
-        elif rank == 0:
-            time.sleep(0.002)
-            marker.write_text(str(step))
-        else:
-            wait_for_marker(marker, step)
-
-    yield from data_parallel(rank, wait_for_rank_zero)
 
 
 MEAN_ROWS = 290
