@@ -89,7 +89,7 @@ class Saving:
     beyond: str = ""
 
 
-THE_HOST_GETS_AHEAD = "the host gets ahead, which shortens other gaps, too"
+THE_HOST_GETS_AHEAD = "the CPU runs further ahead, so later gaps shrink"
 
 
 @dataclass(frozen=True, eq=False)
