@@ -21,7 +21,7 @@ from tb_gpudiag.facts.memory.curve import Curve, memory_curve
 from tb_gpudiag.facts.memory.find_phases import phases
 from tb_gpudiag.facts.memory.fitting import Fit, find_fit
 from tb_gpudiag.facts.memory.floor import NO_PERIODS, Floors, Periods, Trend, floors, trend, windows
-from tb_gpudiag.facts.memory.noted_history import steady_rate
+from tb_gpudiag.facts.memory.noted_history import is_long, steady_rate
 from tb_gpudiag.facts.memory.noted_keepers import noted_keeper
 from tb_gpudiag.facts.memory.noted_tensors import (
     NotedHolder,
@@ -246,8 +246,8 @@ class DeviceMemory:
 
     @property
     def has_history(self) -> bool:
-        """Whether it was noted what Python's tensors held at earlier steps of the job."""
-        return self._noted is not None and bool(self._noted.history)
+        """Whether it was noted what Python's tensors held at enough earlier steps of the job."""
+        return self._noted is not None and is_long(self._noted.history)
 
     @cached_property
     def others_per_step(self) -> float:

@@ -28,18 +28,28 @@ History = Sequence[tuple[int, int]]
 
 
 def steady_rate(history: History) -> float:
-    """Return by how many bytes per step memory has grown all along; 0 if it has not."""
-    points = list[tuple[int, int]]()
-    for step, size in _later(history, _STEADY_PART):
-        if not points or step - points[-1][0] >= _FEWEST_STEPS:
-            points.append((step, size))
-    if len(points) <= _FEWEST_STRETCHES:
+    """Return by how many bytes per step memory has grown all along; 0 if it has not, or was not noted."""
+    points = _apart(history)
+    if not is_long(history):
         return 0.0
     rate = _rate(points[0], points[-1])
     slowed = _rate(*points[-2:]) < _SLOWED * _rate(points[0], points[-2])
     grown = points[-1][1] - points[0][1]
     off = max(abs(size - points[0][1] - rate * (step - points[0][0])) for step, size in points)
     return rate if rate > 0 and not slowed and off <= _OFF_LINE * grown else 0.0
+
+
+def is_long(history: History) -> bool:
+    """Whether there are enough steps to tell whether growth is steady."""
+    return len(_apart(history)) > _FEWEST_STRETCHES
+
+
+def _apart(history: History) -> list[tuple[int, int]]:
+    points = list[tuple[int, int]]()
+    for step, size in _later(history, _STEADY_PART):
+        if not points or step - points[-1][0] >= _FEWEST_STEPS:
+            points.append((step, size))
+    return points
 
 
 def kept_since(history: History) -> float:

@@ -198,13 +198,15 @@ def _quiet(growth: Growth) -> float:
 
 
 def _outer(growth: Growth) -> float:
-    """Share of graphs that no optimizer's step has come upon: some wait for it, and go then."""
+    """Share of graphs that no optimizer's step has come upon: some wait for it, and go then. If the recording
+    shows none, those do whose gradients have a graph of their own: others may be an evaluation's."""
     memory, graphs = growth.memory, growth.graphs
     step = np.searchsorted(memory.floors.periods.start_ns, memory.updates_ns, side="right")
     rare = max(0.0, 1 - 2 * len(np.unique(step)) / max(1, len(memory.floors.periods)))
+    waits = len(step) > 0 or any(site.phase is Phase.BACKWARD for site in graphs)
     oldest = min((int(site.times_ns[0]) for site in graphs), default=0)
     outlived = len(np.unique(step[memory.updates_ns > oldest]))
-    return growth.of_rate(sum(site.per_unit for site in graphs)) * rare * max(0.0, 1 - outlived / 3)
+    return growth.of_rate(sum(site.per_unit for site in graphs)) * rare * waits * max(0.0, 1 - outlived / 3)
 
 
 def _is_uneven(site: GrowingSite) -> bool:
@@ -249,7 +251,15 @@ def _steady(growth: Growth) -> float:
 
 
 def _stays(site: GrowingSite) -> float:
+    """Share of what it keeps that was noted to stay. What is replaced by larger tensors stays in these."""
+    if site.replaced:
+        return float(not _is_uneven(site))
     return _noted(site, lambda noted: min(noted.low, noted.since_start))
+
+
+def _exchanged(site: GrowingSite) -> float:
+    """Share of what it keeps for which as much went."""
+    return (not site.replaced) * _noted(site, lambda noted: noted.held - noted.high)
 
 
 def _noted(site: GrowingSite, of: Callable[[NotedGrowth], float]) -> float:
@@ -297,9 +307,7 @@ FEATURES: Mapping[str, Feature] = {
     ),
     "steady": Feature(_steady, _CLEARED),
     "stays": Feature(lambda growth: growth.share(_stays), _CLEARED),
-    "exchanged": Feature(
-        lambda growth: growth.share(lambda site: _noted(site, lambda noted: noted.held - noted.high)), _FULL
-    ),
+    "exchanged": Feature(lambda growth: growth.share(_exchanged), _FULL),
     "limited": Feature(
         lambda growth: growth.share(
             lambda site: _noted(site, lambda noted: noted.holder is not None and noted.holder.limit > 0)
