@@ -20,7 +20,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.step_time import StepTime, step_time
 from tb_gpudiag.vocabulary.recorded import Recorder
 
-VERSION: Final = 8
+VERSION: Final = 9
 """Rises whenever the columns change, or what they mean."""
 
 WORK: Final = ("computing", "copying", "communicating")
@@ -183,6 +183,7 @@ class About:
     busy_share: float
     mfu: float = 0.0  # 0 where it is not known
     mfu_of: str = ""  # the peak it is a share of, such as 989 TFLOP/s (BF16)
+    unprofiled_share: float = 1.0  # how much of a step is left without the recorder, estimated
     memory: list[MemoryPeaks] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)  # what the tables have no room for, one line each
     recorder: Recorder = "torch"

@@ -222,6 +222,8 @@ def _about(values: dict[str, Any]) -> About:
             raise ValueError(name)
     if not _PEAK.fullmatch(plain["mfu_of"]) or not 0 <= plain["mfu"] <= 1 + 1e-9:
         raise ValueError("mfu")
+    if not 0 <= plain["unprofiled_share"] <= 1 + 1e-9:
+        raise ValueError("unprofiled_share")
     plain["groups"] = {str(name): rank_lists.from_text(text) for name, text in dict(plain["groups"]).items()}
     if sum(map(len, plain["groups"].values())) > rank_lists.MOST_RANKS:
         raise ValueError("groups")

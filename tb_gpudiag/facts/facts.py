@@ -65,7 +65,7 @@ from tb_gpudiag.facts.waiting.gpu_use import GpuUse, find_gpu_use
 from tb_gpudiag.facts.waiting.job_kind import job_kind
 from tb_gpudiag.facts.waiting.loading import batches, only_first_batch
 from tb_gpudiag.facts.waiting.lost_lead import LostLead, find_lost_lead
-from tb_gpudiag.facts.waiting.overhead import LEAST, MOST
+from tb_gpudiag.facts.waiting.overhead import LEAST, LIKELY, MOST
 from tb_gpudiag.facts.waiting.stream_waits import stream_waits
 from tb_gpudiag.step_time import StepTime, step_time
 from tb_gpudiag.trace.events import Trace
@@ -370,10 +370,18 @@ class Facts:
     def unslowed(self) -> Unslowed:
         """The step window without the recorder, if the replay can be trusted."""
         calls, cost = self.replay.calls, self.host_work.recorder_cost
-        least, most = (
-            Spent(cost.within(calls.free_from_ns, calls.start_ns, each), each.call) for each in (LEAST, MOST)
+        spent = (
+            Spent(cost.within(calls.free_from_ns, calls.start_ns, each), each.call)
+            for each in (LEAST, LIKELY, MOST)
         )
-        return find_unslowed(self.replay, least, most)
+        return find_unslowed(self.replay, *spent)
+
+    @cached_property
+    def unprofiled_share(self) -> float:
+        """How long the step window takes without the recorder, as a share of the recorded time."""
+        if self.device is None or not self.window.duration_ns:
+            return 1.0
+        return self.unslowed.likely_ns / max(1, self.unslowed.recorded_ns)
 
     @cached_property
     def captured(self) -> CapturedGraphs | None:

@@ -227,7 +227,8 @@ class StepTime(_message.Message):
     high_us: float
     steps: int
     inferred: bool
-    def __init__(self, median_us: _Optional[float] = ..., low_us: _Optional[float] = ..., high_us: _Optional[float] = ..., steps: _Optional[int] = ..., inferred: bool = ...) -> None: ...
+    unprofiled_us: float
+    def __init__(self, median_us: _Optional[float] = ..., low_us: _Optional[float] = ..., high_us: _Optional[float] = ..., steps: _Optional[int] = ..., inferred: bool = ..., unprofiled_us: _Optional[float] = ...) -> None: ...
 
 class TraceInfo(_message.Message):
     class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
@@ -504,7 +505,13 @@ class Saving(_message.Message):
     low_per_step_us: float
     high_per_step_us: float
     beyond: str
-    def __init__(self, low_us: _Optional[float] = ..., high_us: _Optional[float] = ..., basis: _Optional[str] = ..., low_share: _Optional[float] = ..., high_share: _Optional[float] = ..., low_per_step_us: _Optional[float] = ..., high_per_step_us: _Optional[float] = ..., beyond: _Optional[str] = ...) -> None: ...
+    likely_us: float
+    likely_share: float
+    likely_per_step_us: float
+    least_possible_share: float
+    possible_share: float
+    pairs: int
+    def __init__(self, low_us: _Optional[float] = ..., high_us: _Optional[float] = ..., basis: _Optional[str] = ..., low_share: _Optional[float] = ..., high_share: _Optional[float] = ..., low_per_step_us: _Optional[float] = ..., high_per_step_us: _Optional[float] = ..., beyond: _Optional[str] = ..., likely_us: _Optional[float] = ..., likely_share: _Optional[float] = ..., likely_per_step_us: _Optional[float] = ..., least_possible_share: _Optional[float] = ..., possible_share: _Optional[float] = ..., pairs: _Optional[int] = ...) -> None: ...
 
 class Plan(_message.Message):
     fixes: _containers.RepeatedCompositeFieldContainer[PlannedFix]
@@ -520,7 +527,8 @@ class PlannedFix(_message.Message):
     saving_us: float
     window_us: float
     most_window_us: float
-    def __init__(self, finding: _Optional[int] = ..., rule: _Optional[str] = ..., name: _Optional[str] = ..., saving_us: _Optional[float] = ..., window_us: _Optional[float] = ..., most_window_us: _Optional[float] = ...) -> None: ...
+    likely_window_us: float
+    def __init__(self, finding: _Optional[int] = ..., rule: _Optional[str] = ..., name: _Optional[str] = ..., saving_us: _Optional[float] = ..., window_us: _Optional[float] = ..., most_window_us: _Optional[float] = ..., likely_window_us: _Optional[float] = ...) -> None: ...
 
 class Evidence(_message.Message):
     label: str
@@ -1554,7 +1562,8 @@ class Verified(_message.Message):
     promise: Verified.Promise
     sentence: str
     severity: Finding.Severity
-    def __init__(self, rule: _Optional[str] = ..., name: _Optional[str] = ..., title: _Optional[str] = ..., place: _Optional[str] = ..., became: _Optional[_Union[Verified.Became, str]] = ..., cost_us: _Optional[float] = ..., left_us: _Optional[float] = ..., low_us: _Optional[float] = ..., high_us: _Optional[float] = ..., real_us: _Optional[float] = ..., real_low_us: _Optional[float] = ..., real_high_us: _Optional[float] = ..., others_us: _Optional[float] = ..., promise: _Optional[_Union[Verified.Promise, str]] = ..., sentence: _Optional[str] = ..., severity: _Optional[_Union[Finding.Severity, str]] = ...) -> None: ...
+    likely_us: float
+    def __init__(self, rule: _Optional[str] = ..., name: _Optional[str] = ..., title: _Optional[str] = ..., place: _Optional[str] = ..., became: _Optional[_Union[Verified.Became, str]] = ..., cost_us: _Optional[float] = ..., left_us: _Optional[float] = ..., low_us: _Optional[float] = ..., high_us: _Optional[float] = ..., real_us: _Optional[float] = ..., real_low_us: _Optional[float] = ..., real_high_us: _Optional[float] = ..., others_us: _Optional[float] = ..., promise: _Optional[_Union[Verified.Promise, str]] = ..., sentence: _Optional[str] = ..., severity: _Optional[_Union[Finding.Severity, str]] = ..., likely_us: _Optional[float] = ...) -> None: ...
 
 class HangReport(_message.Message):
     class Why(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
@@ -1690,7 +1699,8 @@ class RunRow(_message.Message):
     low_saving_share: float
     growth_bytes_per_step: float
     work: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, id: _Optional[str] = ..., run: _Optional[str] = ..., kind: _Optional[_Union[TraceInfo.Kind, str]] = ..., worker: _Optional[str] = ..., ranks: _Optional[int] = ..., recordings: _Optional[int] = ..., time_s: _Optional[float] = ..., step_us: _Optional[float] = ..., low_step_us: _Optional[float] = ..., high_step_us: _Optional[float] = ..., busy_share: _Optional[float] = ..., account: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., limiter: _Optional[_Union[Verdict.Limiter, str]] = ..., sentence: _Optional[str] = ..., first_rule: _Optional[str] = ..., first_title: _Optional[str] = ..., saving_share: _Optional[float] = ..., memory_share: _Optional[float] = ..., change: _Optional[str] = ..., state: _Optional[_Union[TraceEntry.State, str]] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., trace_id: _Optional[str] = ..., severity: _Optional[int] = ..., low_saving_share: _Optional[float] = ..., growth_bytes_per_step: _Optional[float] = ..., work: _Optional[_Iterable[int]] = ...) -> None: ...
+    unprofiled_step_us: float
+    def __init__(self, id: _Optional[str] = ..., run: _Optional[str] = ..., kind: _Optional[_Union[TraceInfo.Kind, str]] = ..., worker: _Optional[str] = ..., ranks: _Optional[int] = ..., recordings: _Optional[int] = ..., time_s: _Optional[float] = ..., step_us: _Optional[float] = ..., low_step_us: _Optional[float] = ..., high_step_us: _Optional[float] = ..., busy_share: _Optional[float] = ..., account: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., limiter: _Optional[_Union[Verdict.Limiter, str]] = ..., sentence: _Optional[str] = ..., first_rule: _Optional[str] = ..., first_title: _Optional[str] = ..., saving_share: _Optional[float] = ..., memory_share: _Optional[float] = ..., change: _Optional[str] = ..., state: _Optional[_Union[TraceEntry.State, str]] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., trace_id: _Optional[str] = ..., severity: _Optional[int] = ..., low_saving_share: _Optional[float] = ..., growth_bytes_per_step: _Optional[float] = ..., work: _Optional[_Iterable[int]] = ..., unprofiled_step_us: _Optional[float] = ...) -> None: ...
 
 class RunTable(_message.Message):
     rows: _containers.RepeatedCompositeFieldContainer[RunRow]

@@ -107,6 +107,11 @@ class AnyRule:
         return family_of(self.id)
 
     @property
+    def kind_of_fix(self) -> str:
+        """By which fixes that were measured are told apart (given_back.py)."""
+        return self.topic or self.family
+
+    @property
     def package(self) -> str:
         """The package that holds the rule's module and its page."""
         raise NotImplementedError

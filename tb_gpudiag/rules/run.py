@@ -81,13 +81,16 @@ def _severity(rule: AnyRule, finding: Finding, facts: Facts) -> Severity:
 def _with_saving(found: RuleFinding, facts: Facts, predicted: Predicted | None) -> Finding:
     instead = (doubt.finding for doubt in doubts_about(found.rule, facts) if doubt.finding is not None)
     doubted = next(instead, None)
-    return with_saving(found.finding, facts, predicted) if doubted is None else doubted(found.finding, facts)
+    if doubted is not None:
+        return doubted(found.finding, facts)
+    return with_saving(found.finding, facts, predicted, found.rule.kind_of_fix)
 
 
 def _seen(found: RuleFinding, window_ns: int) -> RuleFinding:
     """What no fix can be seen to save is a hint, whatever it costs: the job waits for something else."""
     saving, least = found.finding.saving, LEAST_OF_KERNELS if found.rule.family == "kernels" else LEAST_SEEN
-    unseen = saving is not None and found.finding.cost_ns > 0 and saving.high_ns < least * window_ns
+    saved_ns = saving.likely_ns or saving.high_ns if saving else window_ns
+    unseen = found.finding.cost_ns > 0 and saved_ns < least * window_ns
     return replace(found, severity=Severity.INFO) if unseen else found
 
 
@@ -105,12 +108,10 @@ def _rank(
     found: RuleFinding, window_ns: int, memories: Sequence[DeviceMemory]
 ) -> tuple[int, float, int, str]:
     """Sort by severity, then by the middle of what a fix saves of the job's time, or by what it frees of its
-    memory. Never more than the cost: what a fix saves beyond it, by getting the host ahead, others may save,
-    too. What costs most comes first among equals."""
+    memory. What costs most comes first among equals."""
     finding = found.finding
     saving = finding.saving or Saving(0, finding.cost_ns)
-    low_ns, high_ns = (min(ns, finding.cost_ns) for ns in (saving.low_ns, saving.high_ns))
-    middle = (low_ns + high_ns) / 2 / max(1, window_ns) * (1 if finding.sure else UNSURE)
+    middle = saving.middle_ns / max(1, window_ns) * (1 if finding.sure else UNSURE)
     saved = max(middle, _held_share(finding, memories))
     return -found.severity, -saved, -finding.cost_ns, found.rule.id
 

@@ -1,145 +1,147 @@
-"""How much each fix saves, and in which order to make them: the trace replayed without what the fixes
-remove."""
+"""How much each fix saves, and in which order to make them.
+
+Two things decide: what can come back, by the trace replayed without the recorder and without what the fix
+removes; and how much of that did come back in jobs that were timed before and after a fix (given_back.py).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import sqrt
+
+import numpy as np
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal, Replay
 from tb_gpudiag.facts.replay.unslowed import Unslowed
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.rules.answer import Evidence, Finding, Removable, Saving
-from tb_gpudiag.rules.faster_rest import REST_IS_FASTER, with_faster_rest
-from tb_gpudiag.rules.shared.slowed_recording import LEAST_SLOWED, trusted_replay, why_not_replayed
-from tb_gpudiag.vocabulary import levels
-
-# Even where the replay of the recording has no error, a replay with a fix may have one: simulated fixes save
-# up to 3% less than their replay says. The upper end removes all of the cost and needs no margin.
-LEAST_MARGIN = levels.NOTICEABLE
+from tb_gpudiag.rules.answer import Evidence, Finding, Removable, Saving, SavingBasis
+from tb_gpudiag.rules.given_back import UNSEEN, GivenBack, given_back
+from tb_gpudiag.rules.shared.odd_recordings import steps_not_comparable
+from tb_gpudiag.rules.shared.slowed_recording import why_not_replayed
 
 # A fix that saves less than this share of the window on top of those before it does not belong in the plan:
 # the others already save it.
 LEAST_PLANNED = 0.001
 
-
 # Below this, the two figures read the same.
 MORE_THAN_COST = 1.01
+
+GAVE_MORE = "fixes like it that were timed gave more than this time"
+
+# A range whose ends are further apart decides nothing: only its upper end is said.
+WIDEST = 5.0
 
 
 @dataclass(frozen=True, eq=False)
 class Predicted:
-    """What changes save together of the recorded step window.
-
-    unslowed: None unless the recorder slows the host. A fix may give back another share of the step without
-    the recorder than of the recorded one: of 24 real jobs on a GPU whose fixes were timed without the
-    profiler, seven gave more than the host as recorded allows, and one less.
-    """
+    """What changes save together of the step window without the recorder, as shares of it."""
 
     replay: Replay
-    unslowed: Unslowed | None
+    unslowed: Unslowed
 
-    def least(self, *changes: Removal) -> int:
-        """Return what they save at least, if they remove what they surely do."""
-        recorded_ns = self.replay.unchanged.window_ns
-        saved_ns = recorded_ns - self.replay.run(*changes).window_ns
-        if self.unslowed is not None:
-            saved_ns = min(saved_ns, self._of_recorded(self._saved_unslowed(self.unslowed, *changes)))
-        return saved_ns - max(self._error_ns, round(LEAST_MARGIN * saved_ns))
+    def saved(self, *changes: Removal) -> float:
+        """Return what the replay says."""
+        return self._rest(self.replay.run(*changes, sooner=self.unslowed.sooner).window_ns)
 
-    def most(self, *changes: Removal) -> int:
-        """Return what they save at most: with the replay's error, within what is there."""
-        bound_ns = self.replay.most_saved(*changes)
-        saved_ns = self.replay.unchanged.window_ns - self.replay.run(*changes).window_ns
-        saved_ns = max(0, min(saved_ns + self._error_ns, bound_ns))
-        if self.unslowed is None:
-            return saved_ns
-        unslowed_ns = self._saved_unslowed(self.unslowed, *changes) + self._error_ns
-        return max(saved_ns, self._of_recorded(min(unslowed_ns, bound_ns)))
+    def allowed(self, *changes: Removal) -> float:
+        """Return the most that the account allows: the GPU's other work still takes its time."""
+        return self._rest(self.replay.shortest_ns(*changes))
 
-    def _saved_unslowed(self, unslowed: Unslowed, *changes: Removal) -> int:
-        return unslowed.least_ns - self.replay.run(*changes, sooner=unslowed.sooner).window_ns
-
-    def _of_recorded(self, unslowed_ns: int) -> int:
-        """Return the time of the recorded window that is the same share of it."""
-        assert self.unslowed is not None
-        return round(unslowed_ns * self.unslowed.recorded_ns / max(1, self.unslowed.least_ns))
-
-    @property
-    def _error_ns(self) -> int:
-        return round(self.replay.error * self.replay.measured.window_ns)
+    def _rest(self, left_ns: int) -> float:
+        return max(0.0, 1 - left_ns / max(1, self.unslowed.likely_ns))
 
 
 @dataclass(frozen=True)
 class PlannedFix:
-    """A fix of the plan, on top of those before it. `finding` is its index in the list of findings."""
+    """A fix of the plan. `finding` is its index in the list of findings. Times are over the step window, as
+    in Saving: what the fix saves on top of those before it, and what all of them save together."""
 
     finding: int
     saving_ns: int
-    window_ns: int  # the step window after this fix
+    low_ns: int
+    likely_ns: int
+    high_ns: int
 
 
 def predicted_of(facts: Facts) -> Predicted | None:
-    """Return what predicts savings; None where the replay cannot be trusted."""
-    replay = trusted_replay(facts)
-    if replay is None or not facts.recorded.operators or facts.unslowed.most_slowed < LEAST_SLOWED:
-        return None if replay is None else Predicted(replay, None)
-    return Predicted(replay, facts.unslowed)
+    """Return what predicts savings; None without a GPU, or if the steps cannot be compared."""
+    if facts.device is None or not facts.window.duration_ns or steps_not_comparable(facts):
+        return None
+    return Predicted(facts.replay, facts.unslowed)
 
 
-def with_saving(finding: Finding, facts: Facts, predicted: Predicted | None) -> Finding:
+def with_saving(finding: Finding, facts: Facts, predicted: Predicted | None, fix: str = UNSEEN) -> Finding:
     """Return the finding with what a fix saves; unchanged if it costs no time, or is not known yet.
 
-    predicted: None if the replay cannot be trusted. Then only bounds are known.
+    fix: its kind, see AnyRule.kind_of_fix.
     """
-    window_ns = facts.window.duration_ns
-    if finding.records_again:
+    if finding.records_again or not (finding.cost_ns or finding.saving):
         return finding
-    if not finding.cost_ns:
-        return (
-            finding if finding.saving is None else replace(finding, saving=_inside(finding.saving, window_ns))
-        )
-    if facts.on_cpu:
-        return _on_cpu(finding, window_ns)
-    if facts.device is None or finding.removable is None:
-        return replace(finding, saving=_inside(Saving(0, finding.cost_ns), window_ns))
-    if predicted is not None:
-        saving = _replayed(predicted, finding.removable, finding.cost_ns)
-        return _with_beyond(replace(finding, saving=_inside(saving, window_ns)), finding.removable.beyond)
-    found = replace(
-        finding,
-        saving=_inside(_bounded(facts.replay, finding), window_ns),
-        evidence=[*finding.evidence, Evidence("Saving not replayed", why_not_replayed(facts))],
+    window_ns, removable = facts.window.duration_ns, finding.removable
+    if facts.on_cpu and finding.cost_ns:
+        found = replace(finding, saving=_on_cpu(finding, given_back("cpu", fix), window_ns))
+        return _with_beyond(found, removable.beyond if removable else "", window_ns)
+    if finding.cost_ns and predicted is not None and removable is not None:
+        saving = _replayed(predicted, removable, given_back("gpu", fix), window_ns)
+        return _less_sure(_with_beyond(replace(finding, saving=saving), removable.beyond, window_ns), facts)
+    bound = finding.saving or Saving(0, finding.cost_ns)
+    return replace(finding, saving=_inside(bound, window_ns))
+
+
+def _replayed(predicted: Predicted, removable: Removable, back: GivenBack, window_ns: int) -> Saving:
+    """What the replay says, and how much of it comes back. Where the replay is wrong, it is so at both ends.
+    Never above what the account allows."""
+    least, most = (predicted.saved(change) for change in (removable.least or removable.most, removable.most))
+    possible, error = (min(least, most), most), predicted.replay.error
+    return _saving(possible, back, (error, predicted.allowed(removable.most)), window_ns, "replayed")
+
+
+def _on_cpu(finding: Finding, back: GivenBack, window_ns: int) -> Saving:
+    """All that the fix removes can come back, and not more: the rest still takes its time."""
+    host_ns = 0 if finding.removable is None else finding.removable.most.host.total
+    removed = min(1.0, max(finding.cost_ns, host_ns) / max(1, window_ns))
+    return _saving((removed, removed), back, (0.0, removed), window_ns, "estimate")
+
+
+def promised_range(
+    possible: tuple[float, float], back: GivenBack, error: float, allowed: float
+) -> tuple[float, float, float]:
+    """Return the low end, the most likely value and the high end of what comes back. All are shares of the
+    window.
+
+    possible: what can come back, at least and at most. error: by how much that may be wrong. allowed: the
+    most that there is.
+    """
+    error = min(error, possible[1])
+    low, likely = back.low * possible[0] - error, back.likely * sqrt(possible[0] * possible[1])
+    # Where it may be nothing, nothing is likely, and no more than the replay's most.
+    more = min(back.high * possible[1], possible[1] + likely)
+    high = max(0.0, min(allowed, max(likely, more + error)))
+    likely = min(likely, high)
+    return (min(low, likely) if WIDEST * low >= high else 0.0), likely, high
+
+
+def _saving(
+    possible: tuple[float, float],
+    back: GivenBack,
+    limits: tuple[float, float],
+    window_ns: int,
+    basis: SavingBasis,
+) -> Saving:
+    """limits: error and allowed, see promised_range."""
+    low_ns, likely_ns, high_ns = (
+        round(share * window_ns) for share in promised_range(possible, back, *limits)
     )
-    return _with_beyond(found, finding.removable.beyond)
+    return Saving(low_ns, high_ns, basis, "", likely_ns, possible, back.pairs)
 
 
-def _replayed(predicted: Predicted, removable: Removable, cost_ns: int) -> Saving:
-    """What the replay gives. The low end is never more than the fix surely removes of the finding's own cost:
-    what it saves beyond that, by letting the host get ahead, other fixes may save, too."""
-    high_ns = predicted.most(removable.most)
-    if removable.least is None:
-        return Saving(0, high_ns, "replayed")
-    sure_ns = round(removable.least.share * cost_ns)
-    return Saving(min(predicted.least(removable.least), sure_ns, high_ns), high_ns, "replayed")
-
-
-def _bounded(replay: Replay, finding: Finding) -> Saving:
-    """What no fix exceeds, though the replay cannot say how much it saves."""
-    assert finding.removable is not None
-    high_ns = replay.most_saved(finding.removable.most)
-    low_ns = min(finding.removable.sure_ns, high_ns)
-    return Saving(low_ns, high_ns, "estimate" if low_ns else "at most")
-
-
-def _on_cpu(finding: Finding, window_ns: int) -> Finding:
-    """Return the finding with a saving: all that its fix removes, and the rest gets faster, too."""
-    removed_ns, beyond, removable = finding.cost_ns, REST_IS_FASTER, finding.removable
-    if removable is not None and removable.most.host.total > MORE_THAN_COST * removed_ns:
-        removed_ns, beyond = removable.most.host.total, f"{removable.beyond}, and {beyond}"
-    saving = Saving(0, with_faster_rest(removed_ns, window_ns), "estimate")
-    return _with_beyond(replace(finding, saving=saving), beyond)
+def _less_sure(finding: Finding, facts: Facts) -> Finding:
+    """The finding with the reason why the replay may be wrong, if it may be far."""
+    why = why_not_replayed(facts)
+    doubt = [Evidence("Saving less sure", why)] if why else []
+    return replace(finding, evidence=[*finding.evidence, *doubt])
 
 
 def _inside(saving: Saving, window_ns: int) -> Saving:
@@ -148,32 +150,37 @@ def _inside(saving: Saving, window_ns: int) -> Saving:
     return replace(saving, low_ns=min(max(saving.low_ns, 0), high_ns), high_ns=high_ns)
 
 
-def _with_beyond(finding: Finding, beyond: str) -> Finding:
+def _with_beyond(finding: Finding, beyond: str, window_ns: int) -> Finding:
     """Say what else a fix frees, if it may save more than the finding's own cost."""
-    saving = finding.saving
-    if saving is None or saving.high_ns <= MORE_THAN_COST * finding.cost_ns:
+    saving, cost_ns = finding.saving, MORE_THAN_COST * finding.cost_ns
+    if saving is None or saving.high_ns <= cost_ns:
         return finding
-    return replace(finding, saving=replace(saving, beyond=beyond))
+    why = beyond if saving.possible[1] * window_ns > cost_ns else GAVE_MORE
+    return replace(finding, saving=replace(saving, beyond=why))
 
 
 def plan_fixes(predicted: Predicted, findings: Sequence[Finding]) -> list[PlannedFix]:
-    """Return what each replayable finding saves at most on top of those before it, in the order of the
-    findings.
+    """Return what each replayable finding saves on top of those before it, in the order of the findings.
 
-    The sum is what all fixes save together: no nanosecond counts twice, and it is at most the step window. A
-    fix that adds nothing is left out.
+    No nanosecond counts twice, and all fixes together save no more than the account allows. A fix that adds
+    nothing is left out.
     """
     window_ns = predicted.replay.measured.window_ns
     made: list[Removal] = []
     plan: list[PlannedFix] = []
-    saved_ns = 0
+    so_far, together = 0.0, np.zeros(3)
     for i, finding in enumerate(findings):
-        if finding.removable is None:
+        if finding.removable is None or finding.saving is None:
             continue
-        together_ns = min(predicted.most(*made, finding.removable.most), window_ns)
-        if together_ns - saved_ns < LEAST_PLANNED * window_ns:
+        alone = np.array([finding.saving.low_ns, finding.saving.likely_ns, finding.saving.high_ns])
+        saved = predicted.saved(*made, finding.removable.most)
+        if saved - so_far < LEAST_PLANNED:
             continue
         made.append(finding.removable.most)
-        plan.append(PlannedFix(i, together_ns - saved_ns, window_ns - together_ns))
-        saved_ns = together_ns
+        part = (saved - so_far) / max(LEAST_PLANNED, finding.saving.possible[1])
+        before, allowed_ns = together, predicted.allowed(*made) * window_ns
+        together = np.minimum(together + alone * part, allowed_ns)
+        low_ns, likely_ns, high_ns = np.rint(together).astype(int).tolist()
+        plan.append(PlannedFix(i, round(together[1] - before[1]), low_ns, likely_ns, high_ns))
+        so_far = saved
     return plan

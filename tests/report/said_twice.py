@@ -53,6 +53,7 @@ def contradictions_of_row(row: pb.RunRow, report: pb.Report) -> list[str]:
         "first finding": (row.first_title, first.title),
         "saving": (row.saving_share, first.saving.high_share),
         "step": (row.step_us, report.step_time.median_us),
+        "step without the profiler": (row.unprofiled_step_us, report.step_time.unprofiled_us),
     }
     return [f"{name}: {a} in the table, {b} in the report" for name, (a, b) in figures.items() if a != b]
 
@@ -63,7 +64,8 @@ def window_us(report: pb.Report) -> float:
 
 
 def _steps(report: pb.Report) -> Iterator[str]:
-    """The steps add up to the window, and a saving per step is the same share of the step time."""
+    """The steps add up to the window, and a saving per step is the same share of the step without the
+    profiler."""
     step = report.step_time
     for device in report.devices:
         lengths = [account.duration_us for account in device.step_accounts]
@@ -77,29 +79,32 @@ def _steps(report: pb.Report) -> Iterator[str]:
         yield f"an inferred step takes {report.inferred_steps.median_us} us, or {step.median_us} us"
     for finding in report.findings:
         saving = finding.saving
-        if abs(saving.high_per_step_us - saving.high_share * step.median_us) > EXACT_US:
-            yield f"{_name(finding)} saves {saving.high_per_step_us} us of {step.median_us} us per step"
+        if abs(saving.high_per_step_us - saving.high_share * step.unprofiled_us) > EXACT_US:
+            yield f"{_name(finding)} saves {saving.high_per_step_us} us of {step.unprofiled_us} us per step"
 
 
 def _savings(report: pb.Report) -> Iterator[str]:
     for finding in report.findings:
-        for said in (*_against_cost(finding), *_against_window(finding.saving, window_us(report))):
+        for said in (*_against_cost(finding, report), *_against_window(finding.saving, report)):
             yield f"{_name(finding)} {said}"
 
 
-def _against_cost(finding: pb.Finding) -> Iterator[str]:
+def _against_cost(finding: pb.Finding, report: pb.Report) -> Iterator[str]:
+    """The cost is of the recorded window, and the saving of the one without the profiler."""
     saving, cost_us = finding.saving, finding.cost_us
-    if not 0 <= saving.low_us <= saving.high_us:
-        yield f"saves {saving.low_us} to {saving.high_us} us"
-    if cost_us and (saving.high_us > MORE_THAN_COST * cost_us) != bool(saving.beyond):
-        yield f"saves {saving.high_us} us of {cost_us} us: '{saving.beyond}'"
+    if not 0 <= saving.low_us <= (saving.likely_us or saving.high_us) <= saving.high_us:
+        yield f"saves {saving.low_us} to {saving.high_us} us, most likely {saving.likely_us} us"
+    of_recorded_us = saving.high_share * window_us(report) or saving.high_us
+    margin_us = EXACT_US + 1e-6 * cost_us
+    more = of_recorded_us > MORE_THAN_COST * cost_us + (margin_us if saving.beyond else -margin_us)
+    if cost_us and more != bool(saving.beyond) and abs(of_recorded_us - MORE_THAN_COST * cost_us) > margin_us:
+        yield f"saves {of_recorded_us} us of {cost_us} us: '{saving.beyond}'"
     if finding.rule.startswith("GD5") and "host" in saving.beyond:
         yield f"is about kernels, and saves more because {saving.beyond}"
-    if cost_us and saving.low_us > cost_us + EXACT_US:
-        yield f"surely saves {saving.low_us} us of {cost_us} us"
 
 
-def _against_window(saving: pb.Saving, whole_us: float) -> Iterator[str]:
+def _against_window(saving: pb.Saving, report: pb.Report) -> Iterator[str]:
+    whole_us = report.plan.window_us
     if not whole_us:
         return
     if saving.high_us > whole_us + EXACT_US:
@@ -113,7 +118,7 @@ def _plan(report: pb.Report) -> Iterator[str]:
     plan = report.plan
     if not plan.fixes:
         return
-    if abs(plan.window_us - window_us(report)) > EXACT_US:
+    if plan.window_us > window_us(report) + EXACT_US:
         yield f"the plan is over {plan.window_us} us, the account over {window_us(report)} us"
     if abs(sum(fix.saving_us for fix in plan.fixes) - plan.saving_us) > EXACT_US * len(plan.fixes):
         yield "the plan's rows do not add up"
@@ -122,13 +127,15 @@ def _plan(report: pb.Report) -> Iterator[str]:
     left_us = plan.window_us
     for fix in plan.fixes:
         left_us -= fix.saving_us
-        if abs(fix.window_us - left_us) > EXACT_US * len(plan.fixes):
-            yield f"after {fix.rule} the window is {fix.window_us} us, or {left_us} us"
+        if abs(fix.likely_window_us - left_us) > EXACT_US * len(plan.fixes):
+            yield f"after {fix.rule} the window is {fix.likely_window_us} us, or {left_us} us"
+        if not fix.window_us <= fix.likely_window_us <= fix.most_window_us:
+            yield f"after {fix.rule} the window is {fix.window_us} us at best"
         if report.findings[fix.finding].rule != fix.rule:
             yield f"the plan calls finding {fix.finding} {fix.rule}"
     first = report.findings[plan.fixes[0].finding]
-    if abs(first.saving.high_us - plan.fixes[0].saving_us) > EXACT_US:
-        yield f"{first.rule} saves {first.saving.high_us} us, or {plan.fixes[0].saving_us} us in the plan"
+    if abs(first.saving.likely_us - plan.fixes[0].saving_us) > EXACT_US:
+        yield f"{first.rule} saves {first.saving.likely_us} us, or {plan.fixes[0].saving_us} us in the plan"
 
 
 def _order(report: pb.Report) -> Iterator[str]:
@@ -136,22 +143,26 @@ def _order(report: pb.Report) -> Iterator[str]:
     planned = [fix.finding for fix in report.plan.fixes]
     if planned != sorted(planned):
         yield f"the plan's order {planned} is not that of the findings"
-    least_us = LEAST_PLANNED * window_us(report)
     replayed = [
         i
         for i, finding in enumerate(report.findings)
-        if finding.saving.basis == "replayed" and finding.saving.high_us >= least_us + EXACT_US
+        if finding.saving.basis == "replayed" and finding.saving.possible_share >= LEAST_PLANNED + 1e-9
     ]
     if planned[:1] != replayed[:1]:
         yield f"the plan begins with finding {planned[:1]}, and {replayed[:1]} is the first that saves time"
+    whole_us = window_us(report)
     ranked = [
-        (f.severity, min(f.saving.low_us, f.cost_us) + min(f.saving.high_us, f.cost_us))
+        (f.severity, _middle_share(f.saving) * whole_us)
         for f in report.findings
         if f.cost_us and f.certain and f.saving.basis in ("replayed", "at most")
     ]
-    for (severity, twice_us), (next_severity, next_us) in pairwise(ranked):
-        if severity < next_severity or (severity == next_severity and twice_us + EXACT_US < next_us):
-            yield f"findings are of these severities, and save twice these us, in this order: {ranked}"
+    for (severity, us), (next_severity, next_us) in pairwise(ranked):
+        if severity < next_severity or (severity == next_severity and us + EXACT_US < next_us):
+            yield f"findings are of these severities, and save these us, in this order: {ranked}"
+
+
+def _middle_share(saving: pb.Saving) -> float:
+    return saving.likely_share or (saving.low_share + saving.high_share) / 2
 
 
 def _severities(report: pb.Report) -> Iterator[str]:
@@ -209,9 +220,10 @@ def _figures(finding: pb.Finding) -> Sequence[str]:
     if not finding.cost_us or not finding.saving.high_us:
         return []
     saving = finding.saving
-    low, high = time_us(saving.low_us), time_us(saving.high_us)
-    saved = f"{low} to {high}" if saving.low_us and low != high else high
-    return [f"{time_us(finding.cost_us)}; a fix saves {saved if saving.low_us else f'at most {high}'}"]
+    low, likely, high = (time_us(us) for us in (saving.low_us, saving.likely_us, saving.high_us))
+    span = f"{low} to {high}" if saving.low_us else f"at most {high}"
+    saved = f"most likely {likely}, {span}" if saving.likely_us else span
+    return [f"{time_us(finding.cost_us)}; a fix saves {saved}"]
 
 
 def _name(finding: pb.Finding) -> str:

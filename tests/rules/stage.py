@@ -91,7 +91,7 @@ def figures(found: Finding) -> dict[str, tuple[Quantity | str, ...]]:
 
 def saving(found: Finding, facts: Facts) -> Saving:
     """Return what a fix saves, replayed whether or not the replay can be trusted."""
-    made = with_saving(found, facts, Predicted(facts.replay, None) if facts.device else None).saving
+    made = with_saving(found, facts, Predicted(facts.replay, facts.unslowed) if facts.device else None).saving
     assert made is not None
     return made
 

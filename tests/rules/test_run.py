@@ -113,20 +113,20 @@ def test_findings_rank_by_severity_and_then_by_the_middle_of_what_their_fix_save
     """What nobody could measure is a hint."""
     facts = facts_of_story(two_steps(400))  # two steps of 1,000 µs
 
-    def replayed(us: int, share: float) -> Finding:
+    def replayed(us: int) -> Finding:
         loading = Intervals(np.array([0]), np.array([us * 1000]))
-        return replace(_finding(us * 1000), removable=removing(loading, share))
+        return replace(_finding(us * 1000), removable=removing(loading))
 
     outcome = run_rules(
         facts,
         [
             _rule(1, _finding(15_000)),  # under a hundredth
             _rule(2, _finding(300_000)),  # at most
-            _rule(3, replayed(60, 1.0)),
-            _rule(4, replayed(400, 0.2)),
-            _rule(5, replayed(100, 1.0)),
+            _rule(3, replayed(60)),
+            _rule(4, replayed(400)),
+            _rule(5, replayed(120)),
             _rule(6, replace(_finding(300_000), severity=Severity.INFO)),
-            _rule(7, replace(replayed(200, 1.0), severity=Severity.INFO)),
+            _rule(7, replace(replayed(200), severity=Severity.INFO)),
         ],
     )
     order = [f.rule.id for f in outcome.findings]

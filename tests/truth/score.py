@@ -74,18 +74,9 @@ def _said(job: Job, folder: Path) -> dict[str, Diagnosis]:
         by_run[report["trace"]["run"]].append(report)
     said = {one["run"]: one for one in answer.get("jobs", [])} if job.world > 1 else {}
     return {
-        run: dict(said.get(run, {}) if job.world > 1 else reports[0], steps_us=_window_us(reports))
+        run: dict(said.get(run, {}) if job.world > 1 else reports[0])
         for run, reports in sorted(by_run.items())
     }
-
-
-def _window_us(reports: Sequence[Diagnosis]) -> float:
-    """Recorded time in steps, of one rank: on a GPU, up to the end of what they launched."""
-    devices = [device["window_us"] for one in reports for device in one.get("devices", [])]
-    if devices:
-        return float(max(devices))
-    steps: list[Diagnosis] = next((one["steps"] for one in reports if one.get("steps")), [])
-    return float(sum(step["duration_us"] for step in steps))
 
 
 def _findings(diagnosis: Diagnosis) -> list[Diagnosis]:
@@ -128,8 +119,8 @@ def _score_findings(found: Score, expected: Expected, said: dict[str, Diagnosis]
         found.rank = all(_names_rank(first, expected.rank) for first in firsts)
     # A finding without a saving, such as one about work that was not recorded, promises nothing.
     promising = [both for both in zip(firsts, before, strict=True) if "saving" in both[0]]
-    found.promised = _all_hold([_promise(*both) for both in promising], found.times)
-    planned = [(_promise(first, one)[0], _whole(one["plan"])) for first, one in promising if "plan" in one]
+    found.promised = _all_hold([_promise(first) for first, _ in promising], found.times)
+    planned = [(_promise(first)[0], _whole(one["plan"])) for first, one in promising if "plan" in one]
     found.planned = _all_hold(planned, found.times)
     after = [one for kind, one in said.items() if kind.startswith("after")]
     if found.job.gpu:
@@ -165,16 +156,15 @@ def _names_rank(finding: Diagnosis, rank: int) -> bool:
     )
 
 
-def _promise(finding: Diagnosis, diagnosis: Diagnosis) -> tuple[float, float]:
+def _promise(finding: Diagnosis) -> tuple[float, float]:
     """Lowest and highest share of the step that a fix is said to give back."""
     saving = finding.get("saving", {})
-    whole = diagnosis["steps_us"] or float("inf")
-    return saving.get("low_us", 0.0) / whole, saving.get("high_us", 0.0) / whole
+    return saving.get("low_share", 0.0), saving.get("high_share", 0.0)
 
 
 def _whole(plan: Diagnosis) -> float:
     """Highest share of the step that all fixes of the plan are said to give back."""
-    return float(plan["saving_us"] / plan["window_us"])
+    return float(1 - plan["fixes"][-1]["window_us"] / plan["window_us"])
 
 
 def _all_hold(promises: Sequence[tuple[float, float]], times: Times) -> bool | None:

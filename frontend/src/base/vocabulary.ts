@@ -300,7 +300,7 @@ export const COLUMNS: Readonly<Record<"launches" | "launch_api" | "full_queue_ti
   "median_size": {"word": "Size", "noun": "size", "explanation": "Median size of an allocation."},
   "live_steps": {"word": "Steps", "noun": "steps", "explanation": "Steps with allocations that are still live."},
   "largest_free": {"word": "Largest free block", "noun": "largest free block", "explanation": "Size of the largest free block."},
-  "saves": {"word": "Saves at most", "noun": "saves at most", "explanation": "On top of the fixes above it."},
+  "saves": {"word": "Saves most likely", "noun": "saves most likely", "explanation": "On top of the fixes above it."},
   "window_after": {"word": "Step window after it", "noun": "step window after it", "explanation": "Its length with this fix and those above it."}
 };
 

@@ -24,9 +24,14 @@ import {
 const saving = (some: Partial<Saving>): Saving => ({
   ...{ low_us: 0, high_us: 40_000, low_share: 0, high_share: 0.4, basis: "at most" },
   ...{ low_per_step_us: 0, high_per_step_us: 4_000, beyond: "" },
+  ...{ likely_us: 0, likely_share: 0, likely_per_step_us: 0 },
+  ...{ least_possible_share: 0, possible_share: 0.4, pairs: 3 },
   ...some,
 });
-const replayed = saving({ low_us: 20_000, low_share: 0.2, low_per_step_us: 2_000, basis: "replayed" });
+const replayed = saving({
+  ...{ low_us: 20_000, low_share: 0.2, low_per_step_us: 2_000, basis: "replayed" },
+  ...{ likely_us: 30_000, likely_share: 0.3, likely_per_step_us: 3_000 },
+});
 const finding = (some: Partial<Finding>): Finding =>
   ({
     rule: "GD201",
@@ -40,22 +45,24 @@ const finding = (some: Partial<Finding>): Finding =>
 
 describe("the gain of a fix", () => {
   it("is the step before and after", () => {
-    const gain = gainOf(replayed, 100_000);
+    const gain = gainOf(replayed);
     expect(plain(`${gain?.before} → ${gain?.after} ${gain?.of}, ${gain?.share}`)).toBe(
-      "10 ms → 6 to 8 ms per step, saves 20.0% to 40.0%",
+      "10 ms → 7 ms, in 8 of 10 cases 6 to 8 ms per step, saves 30.0%, in 8 of 10 cases 20.0% to 40.0%",
     );
-    expect(plain(savedShort(finding({ saving: replayed })))).toBe("saves 2 to 4 ms per step");
+    expect(plain(savedShort(finding({ saving: replayed })))).toBe("saves 3 ms (2 to 4 ms) per step");
   });
 
   it("is the best case where only a bound is known", () => {
-    expect(plain(gainOf(saving({}), 100_000)?.after)).toBe("6 ms at best");
+    expect(plain(gainOf(saving({}))?.after)).toBe("6 ms at best");
     expect(plain(savedShort(finding({ saving: saving({}) })))).toBe("saves at most 4 ms per step");
   });
 
   it("has the unit of the step, however long what is left of it is", () => {
-    const most = saving({ ...replayed, high_us: 620_000, low_us: 456_000, high_per_step_us: 620_000 });
-    const gain = gainOf({ ...most, low_per_step_us: 456_000 }, 1_211_000);
-    expect(plain(`${gain?.before} → ${gain?.after}`)).toBe("1.21 s → 0.591 to 0.755 s");
+    const most = saving({ low_share: 0.376, likely_share: 0.4, high_share: 0.512, high_per_step_us: 620_000 });
+    const gain = gainOf(most);
+    expect(plain(`${gain?.before} → ${gain?.after}`)).toBe(
+      "1.21 s → 0.727 s, in 8 of 10 cases 0.591 to 0.756 s",
+    );
     const short = saving({ high_us: 620_000, high_share: 0.512, high_per_step_us: 620_000 });
     expect(plain(savedShort(finding({ saving: short })))).toBe("saves at most 0.620 s per step");
     const certain = saving({ low_us: 977, high_us: 977, high_share: 0.02, high_per_step_us: 977 });
@@ -65,7 +72,7 @@ describe("the gain of a fix", () => {
   });
 
   it("is of the step window without steps", () => {
-    const gain = gainOf(saving({ high_per_step_us: 0 }), 100_000);
+    const gain = gainOf(saving({ high_per_step_us: 0 }));
     expect(plain(`${gain?.before} → ${gain?.after} ${gain?.of}`)).toBe(
       "100 ms → 60 ms at best over the step window",
     );
@@ -80,12 +87,17 @@ describe("the gain of a fix", () => {
     expect(savedShort(finding({ saving: saving({ high_us: 0, basis: "replayed" }) }))).toBe(
       "saves nothing by itself",
     );
-    expect(gainOf(undefined, 100_000)).toBeNull();
+    expect(gainOf(undefined)).toBeNull();
   });
 
   it("says how sure it is, with the error of the replay", () => {
     const plan = { fixes: [], window_us: 1, saving_us: 1, error_share: 0.01 };
     expect(confidenceOf(finding({ saving: replayed }), plan)).toContain("with 1.0% error.");
+    expect(confidenceOf(finding({ saving: replayed }), plan)).toContain(
+      "The range rests on 3 fixes of this kind that were timed before and after.",
+    );
+    const rare = saving({ ...replayed, pairs: 0 });
+    expect(confidenceOf(finding({ saving: rare }), plan)).toContain("No fix of this kind was timed");
     expect(confidenceOf(finding({ saving: saving({ basis: "replayed" }) }), plan)).toMatch(
       /^Low: upper bound only\. /,
     );
@@ -134,17 +146,17 @@ it("shows the first way to fix it", () => {
 it("gives the step after each planned fix, per step if steps are known", () => {
   const plan = {
     fixes: [
-      { ...{ finding: 2, rule: "", name: "", saving_us: 1 }, window_us: 50_000, most_window_us: 100_000 },
-      { ...{ finding: 3, rule: "", name: "", saving_us: 1 }, window_us: 40_000, most_window_us: 60_000 },
+      { ...{ finding: 2, rule: "", name: "", saving_us: 1 }, window_us: 50_000, likely_window_us: 70_000, most_window_us: 100_000 },
+      { ...{ finding: 3, rule: "", name: "", saving_us: 1 }, window_us: 40_000, likely_window_us: 50_000, most_window_us: 60_000 },
     ],
     ...{ window_us: 100_000, saving_us: 60_000, error_share: 0 },
   };
   const devices = [{ window_us: 100_000 }];
   const report = { plan, devices, steps: [], step_time: { median_us: 10_000 } } as unknown as Report;
-  expect(plain(stepAfter(report).get(2))).toBe("5 ms at best");
-  expect(plain(stepAfter(report).get(3))).toBe("4 to 6 ms");
+  expect(plain(stepAfter(report).get(2))).toBe("7 ms, 5 ms at best");
+  expect(plain(stepAfter(report).get(3))).toBe("5 ms, in 8 of 10 cases 4 to 6 ms");
   expect(plain(stepBefore(report))).toBe("10 ms");
-  expect(plain(stepAfterAll(plan, report))).toBe("4 to 6 ms");
+  expect(plain(stepAfterAll(plan, report))).toBe("5 ms, in 8 of 10 cases 4 to 6 ms");
 });
 
 it("says what a fix saves once those before it are made", () => {
@@ -155,12 +167,13 @@ it("says what a fix saves once those before it are made", () => {
     name: "",
     saving_us,
     window_us: 0,
+    likely_window_us: 0,
     most_window_us: 0,
   });
   const plan = { fixes: [fix(0, 9_000), fix(1, 344_000)] };
   const report = { plan, findings: [one, two] } as unknown as Report;
   expect(savedLater(report, one)).toBe("");
-  expect(plain(savedLater(report, two))).toBe("saves at most 344 ms");
+  expect(plain(savedLater(report, two))).toBe("saves 344 ms");
 });
 
 it("puts first what costs something", () => {

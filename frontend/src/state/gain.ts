@@ -32,30 +32,47 @@ export function between(low: string, high: string): string {
 }
 
 export interface Gain {
+  /** The step without the profiler. */
   readonly before: string;
-  /** "194 ms to 293 ms", "178 ms at best". */
+  /** "6 ms, in 8 of 10 cases 5 to 8 ms", "178 ms at best". */
   readonly after: string;
   /** "per step", "over the step window". */
   readonly of: string;
-  /** "23.4% to 49.3%", "at most 33.4%". */
+  /** "saves 40.0%, in 8 of 10 cases 20.0% to 50.0%", "saves at most 33.4%". */
   readonly share: string;
 }
 
+const IN_TEN = "in 8 of 10 cases";
+
 /** The step time before and after a fix, or the step window if no steps are known. Null if the fix saves no time. */
-export function gainOf(saving: Saving | undefined, whole_us: number): Gain | null {
-  if (!saving || saving.high_us <= 0 || whole_us <= 0) return null;
+export function gainOf(saving: Saving | undefined): Gain | null {
+  if (!saving || saving.high_us <= 0 || saving.high_share <= 0) return null;
   const perStep = saving.high_per_step_us > 0;
-  const steps = perStep ? saving.high_us / saving.high_per_step_us : 1;
-  const after = (saved_us: number) => timeBeside(Math.max(0, whole_us - saved_us) / steps, whole_us / steps);
-  const best = after(saving.high_us);
-  const bound = saving.low_us <= 0;
+  const whole_us = (perStep ? saving.high_per_step_us : saving.high_us) / saving.high_share;
+  const after = (share: number) => timeBeside(Math.max(0, whole_us * (1 - share)), whole_us);
   return {
-    before: time(whole_us / steps),
-    after: bound ? `${best} at best` : between(best, after(saving.low_us)),
+    before: time(whole_us),
+    ...savedOf(saving.low_share, saving.likely_share, saving.high_share, after),
     of: perStep ? "per step" : "over the step window",
-    share: bound
-      ? `saves at most ${percent(saving.high_share)}`
-      : `saves ${between(percent(saving.low_share), percent(saving.high_share))}`,
+  };
+}
+
+/** What is left after a saving of these shares, and the saving, in words. likely: 0 if only a bound is known. */
+export function savedOf(
+  low: number,
+  likely: number,
+  high: number,
+  after: (share: number) => string,
+): Pick<Gain, "after" | "share"> {
+  if (likely <= 0) return { after: `${after(high)} at best`, share: `saves at most ${percent(high)}` };
+  if (low <= 0)
+    return {
+      after: `${after(likely)}, ${after(high)} at best`,
+      share: `saves ${percent(likely)}, at most ${percent(high)}`,
+    };
+  return {
+    after: `${after(likely)}, ${IN_TEN} ${between(after(high), after(low))}`,
+    share: `saves ${percent(likely)}, ${IN_TEN} ${between(percent(low), percent(high))}`,
   };
 }
 
@@ -69,11 +86,13 @@ export function savedShort(finding: Finding): string {
   const perStep = saving.high_per_step_us > 0;
   const low_us = perStep ? saving.low_per_step_us : saving.low_us;
   const high_us = perStep ? saving.high_per_step_us : saving.high_us;
+  const likely_us = perStep ? saving.likely_per_step_us : saving.likely_us;
   // In the unit of the step that it is a share of.
   const step_us = saving.high_share > 0 ? high_us / saving.high_share : high_us;
   const high = timeBeside(high_us, step_us);
   const range = saving.low_us <= 0 ? `at most ${high}` : between(timeBeside(low_us, step_us), high);
-  return `saves ${range}${perStep ? " per step" : ""}`;
+  const likely = likely_us > 0 ? `${timeBeside(likely_us, step_us)} (${range})` : range;
+  return `saves ${likely}${perStep ? " per step" : ""}`;
 }
 
 /** How far the gain can be trusted, and why. memory: the device's, if the finding is about memory. */
@@ -93,7 +112,15 @@ export function confidenceOf(
       ? `The replay reproduces the recorded steps with ${percent(plan.error_share)} error.`
       : "";
   const beyond = saving.beyond && `A fix can save more than the cost, because ${saving.beyond}.`;
-  return [unsure, basis, also, error, beyond].filter(Boolean).join(" ");
+  const rests = saving.likely_us > 0 ? restsOn(saving.pairs) : "";
+  return [unsure, basis, also, error, rests, beyond].filter(Boolean).join(" ");
+}
+
+/** How many measured fixes the range rests on. */
+function restsOn(pairs: number): string {
+  return pairs > 0
+    ? `The range rests on ${plural(pairs, "fix", "fixes")} of this kind that ${pairs === 1 ? "was" : "were"} timed before and after.`
+    : "No fix of this kind was timed before and after: the range rests on others, and is wide.";
 }
 
 /** The growth of a device's memory as measured, with its confidence interval. Empty if nothing was fitted. */
@@ -129,17 +156,22 @@ export function stepAfter(report: Report): ReadonlyMap<number, string> {
   return new Map(fixes.map((fix) => [fix.finding, stepOf(fix, report)]));
 }
 
-/** "2.2 to 3.6 ms"; "2.2 ms at best" if nothing is sure. */
-function stepOf({ window_us: best, most_window_us: most }: PlannedFix, report: Report): string {
+/** "2.5 ms, in 8 of 10 cases 2.2 to 3.6 ms". */
+function stepOf(
+  { window_us: best, likely_window_us: likely, most_window_us: most }: PlannedFix,
+  report: Report,
+): string {
   const steps = stepsInWindow(report) ?? 1;
-  const unsure = most >= (report.plan?.window_us ?? 0);
-  const text = (us: number) => timeBeside(us / steps, window_us(report) / steps);
-  return unsure ? `${text(best)} at best` : between(text(best), text(most));
+  const whole_us = report.plan?.window_us ?? 0;
+  const text = (us: number) => timeBeside(us / steps, whole_us / steps);
+  return savedOf(1 - most / whole_us, 1 - likely / whole_us, 1 - best / whole_us, (share) =>
+    text(whole_us * (1 - share)),
+  ).after;
 }
 
-/** The step (or step window) as recorded. */
+/** The step (or step window) without the profiler. */
 export function stepBefore(report: Report): string {
-  return time(window_us(report) / (stepsInWindow(report) ?? 1));
+  return time((report.plan?.window_us ?? window_us(report)) / (stepsInWindow(report) ?? 1));
 }
 
 /** The step once all fixes are made, on the same basis. */
@@ -167,9 +199,9 @@ export function toFix({ findings }: Report): Finding | null {
   return shown.find(({ severity }) => severity !== Finding_Severity.INFO) ?? null;
 }
 
-/** What a fix saves at most once those before it in the plan are made; empty if that is what it saves alone. */
+/** What a fix most likely saves once those before it in the plan are made; empty if that is what it saves alone. */
 export function savedLater({ plan, findings }: Report, finding: Finding): string {
   const fix = plan?.fixes.slice(1).find((later) => findings[later.finding] === finding);
   const later = fix ? time(fix.saving_us) : "";
-  return later && later !== time(finding.saving?.high_us ?? 0) ? `saves at most ${later}` : "";
+  return later && later !== time(finding.saving?.likely_us ?? 0) ? `saves ${later}` : "";
 }

@@ -134,7 +134,7 @@ export function severityOf({ state, first_rule, first_title, severity }: RunRow)
 
 /** What fixing the first finding saves, and the step after that; null if it saves no time. */
 export function gainOfRow(row: RunRow): { share: string; after: string } | null {
-  const { low_saving_share: low, saving_share: high, step_us } = row;
+  const { low_saving_share: low, saving_share: high, unprofiled_step_us: step_us } = row;
   if (high <= 0) return null;
   const after = (share: number) => timeBeside(step_us * (1 - share), step_us);
   return {

@@ -369,6 +369,8 @@ export interface StepTime {
   steps: number;
   /** the job marked no steps: see InferredSteps */
   inferred: boolean;
+  /** the median without the profiler, estimated: savings are shares of it */
+  unprofiled_us: number;
 }
 
 export interface TraceInfo {
@@ -658,13 +660,16 @@ export const Finding_Severity = { INFO: "INFO", WARNING: "WARNING", ERROR: "ERRO
 
 export type Finding_Severity = typeof Finding_Severity[keyof typeof Finding_Severity];
 
-/** Estimated saving of a fix over the step window. */
+/**
+ * Estimated saving of a fix over the step window, without the profiler. It lies between low and high for eight in
+ * ten fixes.
+ */
 export interface Saving {
   low_us: number;
   high_us: number;
   /** replayed (the trace replayed with the fix), estimate, at most (the cost) */
   basis: string;
-  /** share of the step window */
+  /** share of the step without the profiler */
   low_share: number;
   high_share: number;
   /** 0 without steps */
@@ -672,14 +677,23 @@ export interface Saving {
   high_per_step_us: number;
   /** which other time the fix frees, where high_us is more than the finding's cost */
   beyond: string;
+  /** most likely; 0 if only a bound is known */
+  likely_us: number;
+  likely_share: number;
+  likely_per_step_us: number;
+  /** what can come back, before what did come back elsewhere is counted */
+  least_possible_share: number;
+  possible_share: number;
+  /** fixes of this kind that were timed before and after: the range rests on them */
+  pairs: number;
 }
 
 /** Order in which to make the fixes. Absent if the trace cannot be replayed. */
 export interface Plan {
   fixes: PlannedFix[];
-  /** step window as recorded */
+  /** step window without the profiler */
   window_us: number;
-  /** upper bound for all fixes together; no time is counted twice */
+  /** most likely, of all fixes together; no time is counted twice */
   saving_us: number;
   /** error of the replay in parts it was not fitted to, as a share of the step window */
   error_share: number;
@@ -690,12 +704,13 @@ export interface PlannedFix {
   finding: number;
   rule: string;
   name: string;
-  /** upper bound, in addition to the fixes before it */
+  /** most likely, in addition to the fixes before it */
   saving_us: number;
-  /** step window after this fix and those before it, at best */
+  /** step window after this fix and those before it, at the high end of what they save */
   window_us: number;
-  /** likewise, if they save only what the surest of them saves for sure */
+  /** likewise, at the low end */
   most_window_us: number;
+  likely_window_us: number;
 }
 
 /** A measured figure. */
@@ -2036,6 +2051,8 @@ export interface Verified {
   promise: Verified_Promise;
   sentence: string;
   severity: Finding_Severity;
+  /** promised as most likely; 0 if only a bound was */
+  likely_us: number;
 }
 
 export const Verified_Became = {
@@ -2051,7 +2068,7 @@ export type Verified_Became = typeof Verified_Became[keyof typeof Verified_Becam
 
 export const Verified_Promise = {
   CANNOT_TELL: "CANNOT_TELL",
-  /** INSIDE - the saving is in the promised range, or misses it by no more than the measurement's doubt */
+  /** INSIDE - the saving is in the promised range */
   INSIDE: "INSIDE",
   BELOW: "BELOW",
   ABOVE: "ABOVE",
@@ -2249,6 +2266,8 @@ export interface RunRow {
   growth_bytes_per_step: number;
   /** codes of the costliest operators with their input shapes: equal in runs of one job */
   work: number[];
+  /** the step without the profiler, estimated: savings are shares of it */
+  unprofiled_step_us: number;
 }
 
 /** Response of `runs`: the table of runs, or what has changed in it. */

@@ -268,6 +268,7 @@ def _about(
         if capability
         else (properties.architecture if properties is not None else ""),
         "devices": len(facts.devices),
+        "unprofiled_share": facts.unprofiled_share,
         "stacks": facts.recorded.stacks,
         "left_out": left_out,
         "recorder": trace.metadata.recorder,

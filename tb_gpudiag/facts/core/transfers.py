@@ -69,7 +69,8 @@ def round_trips(transfers: Transfers, chosen: Bool, borders: Int64, least_bytes:
     """Find copies to the host that are followed by a copy of exactly as many bytes back to the device:
     indices of transfers, (out, back).
 
-    Between the two there is no other copy of at least `least_bytes` between host and device, and no border.
+    The copy back begins when the copy to the host has ended: before, it copies something else. Between the
+    two there is no other copy of at least `least_bytes` between host and device, and no border.
     borders: times of step starts and of fetched batches.
     """
     large = chosen & (transfers.bytes != NONE) & (transfers.bytes >= least_bytes)
@@ -81,5 +82,5 @@ def round_trips(transfers: Transfers, chosen: Bool, borders: Int64, least_bytes:
         borders, returns, side="right"
     )
     pair = transfers.to_host[out] & transfers.to_device[back] & together
-    pair &= transfers.bytes[out] == transfers.bytes[back]
+    pair &= (transfers.bytes[out] == transfers.bytes[back]) & (returns >= transfers.end_ns[out])
     return out[pair], back[pair]

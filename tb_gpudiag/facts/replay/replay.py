@@ -25,13 +25,12 @@ from tb_gpudiag.facts.core.intervals import (
     coverage,
     lengths_of_each,
     merged,
-    subtract,
     union,
 )
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.replay.held_out import HeldOut, hold_out
-from tb_gpudiag.facts.replay.model import HANDSHAKE_NS, Calls, Streams, calls_of, streams_of
+from tb_gpudiag.facts.replay.model import Calls, Streams, calls_of, streams_of
 from tb_gpudiag.facts.replay.simulation import NEVER, simulate
 from tb_gpudiag.frozen import dataclass
 
@@ -66,18 +65,14 @@ class Beside:
 
 @dataclass(frozen=True, eq=False)
 class Removal:
-    """What to remove: a share of host time, waits, idle time, and GPU work. What a fix slows down in
-    return."""
+    """What to remove: host time, waits, idle time, and GPU work."""
 
     host: Intervals = EMPTY
-    share: float = 1.0  # of that host time
     unblocked: tuple[int, ...] = ()  # event indices of calls that no longer wait
     dropped: tuple[int, ...] = ()  # event indices of launch calls whose work vanishes
     shorter: Shorter = NOTHING_SHORTER
     idle: Intervals = EMPTY  # of the GPU: the work that ends it follows the work before it at once
     beside: Beside = Beside()
-    slowed: Intervals = EMPTY  # other host time
-    slower: float = 0.0  # the share of it that is added
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,11 +202,12 @@ class Replay:
         calls = self._calls
         between, inside = between_ns, inside_ns = sooner or (calls.between_ns, calls.inside_ns)
         target = calls.target
-        for host, share in self._host_time(changes):
+        host = self._on_host(changes)
+        if len(host):
             before = coverage(host, calls.free_from_ns, calls.start_ns)
             within = coverage(host, calls.inside_from_ns, calls.end_ns)
-            between_ns = _less(between_ns, between, calls.between_ns, before, share)
-            inside_ns = _less(inside_ns, inside, calls.inside_ns, within, share)
+            between_ns = _less(between, calls.between_ns, before)
+            inside_ns = _less(inside, calls.inside_ns, within)
         unblocked = [event for change in changes for event in change.unblocked]
         if unblocked:
             target = np.where(np.isin(calls.event, np.array(unblocked)), NONE, target)
@@ -227,35 +223,12 @@ class Replay:
         borders = np.maximum(begun[marks], self._done(ends, marks))
         # What the first step waited for was launched before it.
         borders[0] = self._window.start_ns
-        borders[-1] = max(borders[-1], borders[0] + self._busy_ns(changes))
+        borders[-1] = max(borders[-1], borders[0] + self.shortest_ns(*changes))
         return Replayed(np.diff(np.maximum.accumulate(borders)))
 
-    def most_saved(self, *changes: Removal) -> int:
-        """Return what changes save at most together, whatever the work waits for and the model does not know.
-
-        No instant shortens the window by more than itself, whatever both host and GPU did in it: a chain of
-        what waited for one another does one thing at a time. And the GPU's work stays: the window is at least
-        as long as the busiest stream's work, and as the copies beside it.
-        """
-        calls, work = self._calls, self._work
-        waits = [event for change in changes for event in change.unblocked]
-        unblocked = np.isin(calls.event, np.array(waits, np.int64)) & (calls.event != NONE)
-        start, end, left_ns = work.start_ns, work.end_ns, self._left_ns(changes)
-        gone = self._dropped(changes) | self._among(_beside(changes).both)
-        whole = merged(
-            self._on_host(calls.start_ns[unblocked], calls.end_ns[unblocked]),
-            # With the work, the turnaround before it vanishes.
-            self._clipped(start[gone] - HANDSHAKE_NS, end[gone]),
-            self._clipped(start[~gone], (end - left_ns)[~gone]),
-            self._clipped(*_idle(changes)),
-        )
-        removed_ns = float(whole.total)
-        for host, share in self._host_time(changes):
-            removed_ns += share * (subtract(host, whole) if share > 0 else host).total
-        return max(0, min(round(removed_ns), self._window.duration_ns - self._busy_ns(changes)))
-
-    def _busy_ns(self, changes: Sequence[Removal]) -> int:
-        """Return how long the work of the busiest stream still takes, or the copies beside it."""
+    def shortest_ns(self, *changes: Removal) -> int:
+        """Return how long the work of the busiest stream still takes, or the copies beside it: no window is
+        shorter, whatever else the changes remove."""
         start, gone = self._work.start_ns, self._dropped(changes) | self._among(_beside(changes).both)
         end = np.where(gone, start, np.minimum(start + self._left_ns(changes), self._window.end_ns))
         start = np.maximum(start, self._window.start_ns)
@@ -290,15 +263,11 @@ class Replay:
         duration_ns = self._work.end_ns - self._work.start_ns
         return np.where(left < 1, np.rint(left * duration_ns), duration_ns).astype(np.int64)
 
-    def _host_time(self, changes: Sequence[Removal]) -> list[tuple[Intervals, float]]:
-        """Return the host time of the steps that changes remove. Without that of earlier steps, which are not
-        in the window, everything in it would only be sooner."""
-        return [(self._on_host(host.start, host.end), share) for host, share in _host_time(changes)]
-
-    def _on_host(self, start: Int64, end: Int64) -> Intervals:
-        """Return what these stretches cover of the steps on the host and of the window together."""
+    def _on_host(self, changes: Sequence[Removal]) -> Intervals:
+        """Return the host time of the steps that changes remove together, every instant once. Without that of
+        earlier steps, which are not in the window, everything in it would only be sooner."""
         first_ns = min(int(self._marks[0]), self._window.start_ns)
-        return clip(union(start, end), first_ns, self._window.end_ns)
+        return clip(merged(EMPTY, *(change.host for change in changes)), first_ns, self._window.end_ns)
 
     def _clipped(self, start: Int64, end: Int64) -> Intervals:
         """Return what these stretches cover of the window."""
@@ -309,11 +278,11 @@ class Replay:
         return self._clipped(start, end).total
 
 
-def _less(left_ns: Int64, host_ns: Int64, recorded_ns: Int64, removed_ns: Int64, share: float) -> Int64:
-    """Return what is left of each host time without a share of what is removed of it as recorded; shape (c,)
-    each."""
+def _less(host_ns: Int64, recorded_ns: Int64, removed_ns: Int64) -> Int64:
+    """Return what is left of each host time without the same share of it as is removed of the recorded one;
+    shape (c,) each."""
     part = host_ns / np.where(recorded_ns > 0, recorded_ns, 1) if host_ns is not recorded_ns else 1.0
-    return left_ns - np.rint(removed_ns * share * part).astype(np.int64)
+    return host_ns - np.rint(removed_ns * part).astype(np.int64)
 
 
 def _without(streams: Streams, gone: Bool) -> Streams:
@@ -350,15 +319,3 @@ def _beside(changes: Sequence[Removal]) -> Beside:
 def _idle(changes: Sequence[Removal]) -> Intervals:
     """Return the idle time that several changes remove together."""
     return merged(EMPTY, *(change.idle for change in changes))
-
-
-def _host_time(changes: Sequence[Removal]) -> list[tuple[Intervals, float]]:
-    """Return the host time that several changes remove together, every instant once; a negative share is
-    added."""
-    removed, parts = EMPTY, []
-    for change in sorted(changes, key=lambda change: -change.share):
-        host = subtract(change.host, removed)
-        if len(host.start):
-            parts.append((host, change.share))
-            removed = merged(removed, host)
-    return parts + [(subtract(change.slowed, removed), -change.slower) for change in changes if change.slower]

@@ -17,11 +17,13 @@ _LEAST_CALL_NS: Final = 1_000
 
 @dataclass(frozen=True, eq=False)
 class Unslowed:
-    """Length of the step window without the recorder: at most, if recording an event costs little; and at
-    least. recorded_ns: as it was recorded. sooner: the host's times of the least, see Replay.run."""
+    """Length of the step window without the recorder: at most, if recording an event costs little; most
+    likely; and at least. recorded_ns: as it was recorded. sooner: the host's times of the most likely, see
+    Replay.run."""
 
     recorded_ns: int
     most_ns: int
+    likely_ns: int
     least_ns: int
     sooner: tuple[Int64, Int64]
 
@@ -44,12 +46,13 @@ class Spent:
     inside_ns: int
 
 
-def find_unslowed(replay: Replay, least: Spent, most: Spent) -> Unslowed:
-    """Replay without what the recorder takes at least, and at most."""
+def find_unslowed(replay: Replay, least: Spent, likely: Spent, most: Spent) -> Unslowed:
+    """Replay without what the recorder takes at least, most likely, and at most."""
     whole_ns = replay.unchanged.window_ns
-    most_ns = min(whole_ns, replay.run(sooner=_sooner(replay.calls, least)).window_ns)
-    sooner = _sooner(replay.calls, most)
-    return Unslowed(whole_ns, most_ns, min(most_ns, replay.run(sooner=sooner).window_ns), sooner)
+    sooner = [_sooner(replay.calls, spent) for spent in (least, likely, most)]
+    window_ns = [replay.run(sooner=times).window_ns for times in sooner]
+    most_ns, likely_ns, least_ns = np.minimum.accumulate([whole_ns, *window_ns])[1:].tolist()
+    return Unslowed(whole_ns, most_ns, likely_ns, least_ns, sooner[1])
 
 
 def _sooner(calls: Calls, spent: Spent) -> tuple[Int64, Int64]:

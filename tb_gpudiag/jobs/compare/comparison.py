@@ -62,7 +62,11 @@ def compare(base: Sequence[Digest], candidate: Sequence[Digest]) -> pb.Compariso
         operators=_changes(operator_rows(one), operator_rows(other)),
         kernels=_changes(kernel_rows(one), kernel_rows(other)),
         findings=_findings(findings),
-        verified=verified(findings, measured_saving(mean, conclusion), conclusion),
+        verified=verified(
+            findings,
+            measured_saving(mean, conclusion, (one.unprofiled_share, other.unprofiled_share)),
+            conclusion,
+        ),
         memory=_memory(one, other),
         launches=pb.CountDifference(base=one.launches, candidate=other.launches),
         mfu=_mfu(one, other),

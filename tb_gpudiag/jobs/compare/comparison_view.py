@@ -159,7 +159,7 @@ def _promises(verified: Iterable[pb.Verified]) -> Table:
     rows = [
         (
             _rule(row),
-            promised_range(row.low_us, row.high_us),
+            promised_range(row.low_us, row.likely_us, row.high_us),
             time_us(row.real_us) if row.real_low_us < row.real_high_us else "",
             _PROMISE[pb.Verified.Promise.Name(row.promise)],
         )

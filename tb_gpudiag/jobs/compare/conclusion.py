@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tb_gpudiag.frozen import dataclass
+from tb_gpudiag.jobs.compare.calls import more_calls
 from tb_gpudiag.jobs.compare.difference import Difference
 from tb_gpudiag.jobs.compare.noise import SAME_WITHIN, Noise, noise_between
 from tb_gpudiag.jobs.compare.side import Side
@@ -130,9 +131,14 @@ def _sentence(judged: Judgement, base: Side, candidate: Side, median: Difference
     both = f"a step takes {times[0]} in the base and {times[1]} in the candidate"
     why = _reasons(base, candidate) if abs(mean.share) > SAME_WITHIN else ""
     if judged.verdict == CANNOT_TELL:
-        has_steps = len(base.samples_ns) and len(candidate.samples_ns)
-        known = f" {both[0].upper()}{both[1:]} ({medians}).{why}" if has_steps else ""
-        return f"Cannot tell which is faster: {'; '.join(judged.reasons)}.{known}"
+        untold = f"Cannot tell which is faster: {'; '.join(judged.reasons)}."
+        if not len(base.samples_ns) or not len(candidate.samples_ns):
+            return untold
+        longer = "longer" if median.value > 0 else "less"
+        by = f"{share(abs(median.share))} {longer}"
+        measured = f"The candidate's steps took {by}: {_moved(median)} ({medians})."
+        work = "" if base.on_gpu or candidate.on_gpu else f" {more_calls(base, candidate).sentence}"
+        return f"{measured} {untold}{work}{why}"
     if judged.verdict == SAME:
         return f"The same within {share(judged.within)}: {both} ({medians}; {_interval(median, 95)}).{why}"
     by = f"{judged.verdict.capitalize()}{' on average' if judged.by_mean else ''} by"

@@ -9,6 +9,7 @@ import numpy as np
 
 from tb_gpudiag.digest.digest import numbers, texts
 from tb_gpudiag.frozen import dataclass
+from tb_gpudiag.jobs.compare.calls import more_calls
 from tb_gpudiag.jobs.compare.side import Side
 from tb_gpudiag.wording.format import figures, share
 
@@ -32,12 +33,18 @@ RANKS_ON_CPU: Final = 1.0
 # long decides.
 SLOW_STEPS: Final = (0.1, 0.9)
 
-ON_GPU: Final = ("computing", "communicating")
-"""Parts of a step that last as long as the GPU takes."""
+ON_GPU: Final = ("computing", "copying", "communicating")
+"""Parts of a step that last as long as the GPU and its links take."""
 
 # Several recordings a side show the noise, the better the more there are. Student's t for 2, 3, … degrees of
 # freedom, two-sided: equal code is told apart by chance in at most one of 100 comparisons.
 STUDENT_T: Final = (9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355)
+
+# Recordings on a calm machine scatter by this much. Where those at hand do not scatter by far more, that
+# counts as one more degree of freedom: two a side that scatter by 1% then show a change of 10% in 95 of 100
+# comparisons (without it, in 60), and equal code is told apart in at most two of 100, however it scatters.
+CALM: Final = 0.01
+STILL_CALM: Final = 0.02
 
 # The machine was slower if equal operators took longer, all of those that take the middle half of the time.
 # They have to be at least this much of all work and this many operators, and explain this much of the
@@ -94,6 +101,8 @@ def noise_between(base: Side, candidate: Side) -> Noise:
     several = all(len(side.recordings) > 1 for side in both)
     # Recordings of both sides by turns meet the same changes of the machine.
     times = 1.0 if several else _times(base, candidate)
+    if several and _is_other_work(base, candidate):
+        return Noise(SAME_WITHIN, "", times)
     if several:
         spread = max(_spread(side) for side in both)
         why = f"recordings of one side differ by {share(spread)}: record each side more often, by turns"
@@ -121,9 +130,8 @@ def _of_gpu_jobs(base: Side, candidate: Side, times: float) -> Noise:
 
 
 def _host_share(base: Side, candidate: Side) -> float:
-    """Return the share of a step that the host's speed decides on both sides: the GPU is idle, or copies,
-    maybe from memory that is not pinned. What only one side waits for is a difference. A simulated host has
-    no noise."""
+    """Return the share of a step that the host's speed decides on both sides: the GPU is idle. What only one
+    side waits for is a difference. A simulated host has no noise."""
     of_base, of_candidate = base.part_ns, candidate.part_ns
     both_ns = sum(min(ns, of_candidate.get(part, 0.0)) for part, ns in of_base.items() if part not in ON_GPU)
     step_ns = min(base.mean_step_ns, candidate.mean_step_ns)
@@ -150,9 +158,23 @@ def _by_chance(base: Side, candidate: Side) -> float:
     steps."""
     logs = [np.log(np.maximum(1.0, side.medians_ns)) for side in (base, candidate)]
     freedom = sum(len(each) - 1 for each in logs)
-    variance = sum(float(((each - each.mean()) ** 2).sum()) for each in logs) / freedom
+    squares = sum(float(((each - each.mean()) ** 2).sum()) for each in logs)
+    if squares <= freedom * STILL_CALM**2:
+        squares, freedom = squares + CALM**2, freedom + 1
+    variance = squares / freedom
     error = np.sqrt(variance * sum(1 / len(each) for each in logs))
     return float(np.expm1(STUDENT_T[min(freedom - 2, len(STUDENT_T) - 1)] * error))
+
+
+def _is_other_work(base: Side, candidate: Side) -> bool:
+    """Whether most of the difference is operators that one side calls more often: that does not vary."""
+    if min(base.mean_step_ns, candidate.mean_step_ns) <= 0:
+        return False
+    found_ns = candidate.mean_step_ns - base.mean_step_ns
+    moved_ns = more_calls(base, candidate).moved_ns
+    return moved_ns * found_ns > 0 and abs(moved_ns) >= max(
+        EXPLAINED * abs(found_ns), SAME_WITHIN * base.mean_step_ns
+    )
 
 
 def _times(base: Side, candidate: Side) -> float:

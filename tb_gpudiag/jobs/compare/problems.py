@@ -31,6 +31,7 @@ class SideFinding:
     cost_us: float
     low_us: float
     high_us: float
+    likely_us: float  # 0 if only a bound is known
 
     @property
     def place(self) -> tuple[str, str]:
@@ -126,6 +127,7 @@ def _per_step(finding: pb.Finding, steps: int) -> SideFinding:
         finding.cost_us * factor,
         saving.low_per_step_us or saving.low_us * factor,
         saving.high_per_step_us or saving.high_us * factor,
+        saving.likely_per_step_us or saving.likely_us * factor,
     )
 
 

@@ -43,18 +43,24 @@ class _Row:
         return self.became in ("GONE", "LESS")
 
 
-def measured_saving(mean: Difference, conclusion: Conclusion) -> MeasuredSaving:
-    """Return what all changes together gave. mean: the difference of the mean steps, in ns.
+def measured_saving(
+    mean: Difference, conclusion: Conclusion, unprofiled: tuple[float, float]
+) -> MeasuredSaving:
+    """Return what all changes together gave, in time without the profiler, as promises are.
 
-    Its bounds are those of the steps, and those of recordings of equal code, whichever are wider.
+    mean: the difference of the mean steps as recorded, in ns. unprofiled: how much of a step is left without
+    the recorder on each side. The bounds are those of the steps, and those of recordings of equal code,
+    whichever are wider.
     """
     if conclusion.verdict == CANNOT_TELL:
         return MeasuredSaving(untold="; ".join(conclusion.reasons))
     most, least = mean.candidate * (1 + conclusion.noise), mean.candidate / (1 + conclusion.noise)
+    of_base, of_candidate = unprofiled
+    value = mean.base * of_base - mean.candidate * of_candidate
+    lower = max(mean.high, most - mean.base) - mean.value
+    upper = mean.value - min(mean.low, least - mean.base)
     return MeasuredSaving(
-        -mean.value * _NS_US,
-        min(-mean.high, mean.base - most) * _NS_US,
-        max(-mean.low, mean.base - least) * _NS_US,
+        value * _NS_US, (value - lower * of_candidate) * _NS_US, (value + upper * of_candidate) * _NS_US
     )
 
 
@@ -88,19 +94,26 @@ def _pair(base: SideFinding, candidate: SideFinding, *, comparable: bool) -> _Ro
 
 
 def _judged(row: _Row, saving: MeasuredSaving) -> str:
-    """Judge a promised range. The other fixes gave between nothing and the most that they promised; those
-    that promised nothing, anything. So a range is wrong only if it is wrong whatever they gave; if they may
-    have given everything, nobody can tell. What is left of a finding was not saved: the low end counts
-    without it."""
+    """Judge a promised range: it was kept if what was saved lies inside.
+
+    The other fixes gave between nothing and the most that they promised; those that promised nothing,
+    anything. What is left of a finding was not saved: the low end counts without it. A saving that is known
+    less well than it was promised judges only a range that all of its bounds miss.
+    """
     low_us = row.base.low_us * (1 - row.left_us / row.base.cost_us if row.base.cost_us else 1)
-    others_us = _most(row.others)
+    high_us, others_us = row.base.high_us, _most(row.others)
     if saving.untold:
         return "CANNOT_TELL"
     if saving.high < low_us:
         return "BELOW"
     if 0 < saving.value <= others_us or any(not other.high_us for other in row.others):
         return "CANNOT_TELL"
-    return "ABOVE" if saving.low - others_us > row.base.high_us else "INSIDE"
+    if saving.low - others_us > high_us:
+        return "ABOVE"
+    if saving.high - saving.low > high_us + others_us - low_us:
+        return "CANNOT_TELL"
+    missed = (saving.value < low_us, saving.value > high_us + others_us)
+    return {(True, False): "BELOW", (False, True): "ABOVE"}.get(missed, "INSIDE")
 
 
 def _most(findings: Sequence[SideFinding]) -> float:
@@ -118,6 +131,7 @@ def _message(row: _Row, saving: MeasuredSaving) -> pb.Verified:
         cost_us=one.cost_us,
         left_us=row.left_us,
         low_us=one.low_us,
+        likely_us=one.likely_us,
         high_us=one.high_us,
         real_us=saving.value,
         real_low_us=saving.low,
@@ -145,7 +159,7 @@ def _sentence(row: _Row, saving: MeasuredSaving) -> str:
 
 def _promise(row: _Row, saving: MeasuredSaving) -> str:
     """What the fix gave, against what was promised."""
-    promised = promised_range(row.base.low_us, row.base.high_us)
+    promised = promised_range(row.base.low_us, row.base.likely_us, row.base.high_us)
     if saving.untold:
         said = "no time" if row.promise == "NONE" else promised
         return f"It promised {said}. Cannot tell what it gave: {saving.untold}."
@@ -153,18 +167,25 @@ def _promise(row: _Row, saving: MeasuredSaving) -> str:
     if row.promise == "NONE":
         return f"It promised no time. All changes together {gave}."
     if row.promise == "CANNOT_TELL":
-        unknown = [other.finding.rule for other in row.others if not other.high_us]
-        others = (
-            f"{', '.join(unknown)} promised nothing"
-            if unknown
-            else f"the others promised up to {time_us(_most(row.others))}"
-        )
-        untold = "cannot tell what this one gave"
-        return f"It promised {promised}. All fixes together {gave}, and {others}: {untold}."
+        return f"It promised {promised}. {_untold(row, gave)}"
     where = f"{_AGAINST[row.promise]} promised: {promised}"
     return f"{'All fixes together' if row.others else 'It'} {gave}, {where}."
 
 
-def promised_range(low_us: float, high_us: float) -> str:
-    """`300 µs to 500 µs`, `up to 500 µs`."""
-    return f"{time_us(low_us)} to {time_us(high_us)}" if low_us else f"up to {time_us(high_us)}"
+def _untold(row: _Row, gave: str) -> str:
+    """Why a saving that was measured does not judge the promise."""
+    if not row.others:
+        return f"It {gave}, which is not known well enough to judge that: record each side more often."
+    unknown = [other.finding.rule for other in row.others if not other.high_us]
+    others = (
+        f"{', '.join(unknown)} promised nothing"
+        if unknown
+        else f"the others promised up to {time_us(_most(row.others))}"
+    )
+    return f"All fixes together {gave}, and {others}: cannot tell what this one gave."
+
+
+def promised_range(low_us: float, likely_us: float, high_us: float) -> str:
+    """`300 µs to 500 µs, most likely 400 µs`, `up to 500 µs`."""
+    span = f"{time_us(low_us)} to {time_us(high_us)}" if low_us else f"up to {time_us(high_us)}"
+    return f"{span}, most likely {time_us(likely_us)}" if likely_us else span

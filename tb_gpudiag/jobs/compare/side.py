@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import cached_property
+from statistics import fmean
 
 import numpy as np
 import pyarrow as pa
@@ -116,6 +117,11 @@ class Side:
         cells = max(1, steps.duration_ns.size)
         totals = steps.parts_ns.sum(axis=(0, 1))
         return {name: int(total) / cells for name, total in zip(steps.parts, totals, strict=True)}
+
+    @property
+    def unprofiled_share(self) -> float:
+        """How much of a step is left without the recorder, estimated; mean over the recordings."""
+        return fmean(digest.about.unprofiled_share for digest in self.digests)
 
     def per_step(self, digest: Digest) -> float:
         """Return the factor from a total over the digest's step window to a mean per step and rank."""

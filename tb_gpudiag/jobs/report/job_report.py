@@ -10,7 +10,6 @@ import numpy as np
 
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.errors import GpudiagError
-from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.members import find_sets, slim
 from tb_gpudiag.jobs.replay.job_replay import EVEN_WORK, JobChange
@@ -33,7 +32,12 @@ from tb_gpudiag.jobs.rules.rank_findings import (
 )
 from tb_gpudiag.jobs.rules.uneven_ranks import LEAST_SHARE, Uneven, find_uneven, slowdown_shown
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.building.finding_messages import clear_messages, finding_message, unchecked_messages
+from tb_gpudiag.report.building.finding_messages import (
+    Whole,
+    clear_messages,
+    finding_message,
+    unchecked_messages,
+)
 from tb_gpudiag.report.building.units import message_of, us
 from tb_gpudiag.report.wire import GENERATOR
 from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, RuleAnswer, Saving, SavingBasis, Severity
@@ -96,11 +100,10 @@ def build_job_report(
 
 def _findings(facts: JobFacts, outcome: Outcome, shared: Sequence[SharedFinding]) -> list[pb.Finding]:
     """Return the job's findings and those that its ranks share, in the order of `run_job_rules`."""
-    window = Window(0, facts.job_ns)
-    step_ns = max(member.step_time.median for member in facts.set.members)
+    whole = Whole(facts.job_ns, max(member.step_time.median for member in facts.set.members))
     leads = {one.rule.id for one in outcome.findings if one.finding.leads}
-    found = [finding_message(one, window, step_ns) for one in outcome.findings]
-    found += [shared_message(one, facts, step_ns) for one in shared]
+    found = [finding_message(one, whole) for one in outcome.findings]
+    found += [shared_message(one, facts, whole) for one in shared]
     return sorted(found, key=lambda one: _order(one.severity, one.rule in leads, one.cost_us, one.rule))
 
 

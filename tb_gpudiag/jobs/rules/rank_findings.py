@@ -14,6 +14,7 @@ from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.rules.job_words import culprits_text, place_of
 from tb_gpudiag.jobs.topics import ids_of
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.building.finding_messages import Whole, put_saving
 from tb_gpudiag.rules.answer import Fix, Place
 from tb_gpudiag.rules.rule import family_of
 from tb_gpudiag.vocabulary import levels
@@ -126,7 +127,7 @@ def _who(facts: JobFacts, members: Int64) -> str:
     return "both ranks" if of == 2 else f"all {of:,} ranks"
 
 
-def shared_message(shared: SharedFinding, facts: JobFacts, step_ns: float) -> pb.Finding:
+def shared_message(shared: SharedFinding, facts: JobFacts, whole: Whole) -> pb.Finding:
     """The finding as one of the job."""
     message = pb.Finding()
     message.CopyFrom(shared.finding)
@@ -134,12 +135,8 @@ def shared_message(shared: SharedFinding, facts: JobFacts, step_ns: float) -> pb
     message.summary = one_line(f"{message.summary} Figures are of the rank in the middle.", SUMMARY_LIMIT)
     del message.ranges[:]  # of one rank's time
     if message.HasField("saving"):
-        job_us = max(1, facts.job_ns) / 1e3
-        saving = message.saving
-        saving.low_us, saving.high_us = shared.low_us, shared.high_us
-        saving.low_share, saving.high_share = shared.low_us / job_us, shared.high_us / job_us
-        saving.low_per_step_us = saving.low_share * step_ns / 1e3
-        saving.high_per_step_us = saving.high_share * step_ns / 1e3
+        likely_us = min(max(message.saving.likely_us, shared.low_us), shared.high_us)
+        put_saving(message.saving, (shared.low_us * 1e3, likely_us * 1e3, shared.high_us * 1e3), whole)
     return message
 
 

@@ -11,6 +11,7 @@ from tb_gpudiag.facts.waiting.sync_sites import sync_sites
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.compile_messages import compile_log_message
 from tb_gpudiag.report.building.finding_messages import (
+    Whole,
     clear_messages,
     finding_message,
     plan_message,
@@ -49,7 +50,7 @@ def build_report(facts: Facts, file: TraceFile) -> pb.Report:
     steps, window = facts.steps, facts.window
     report.MergeFrom(
         pb.Report(
-            plan=plan_message(outcome, window, facts.replay) if outcome.plan else None,
+            plan=plan_message(outcome, _whole(facts), facts.replay) if outcome.plan else None,
             inferred_steps=_inferred(facts, facts.device),
             launch_hotspots=hotspot_messages(facts.launches.hotspots.values(), len(steps)),
             kernel_families=family_messages(facts.devices, window),
@@ -64,7 +65,12 @@ def build_report(facts: Facts, file: TraceFile) -> pb.Report:
             compile_log=_compile_log(facts),
             serving=_serving(facts),
             captured_graphs=_captured(facts),
-            step_time=step_time_message(facts.step_time, len(steps), marked=facts.recorded.steps),
+            step_time=step_time_message(
+                facts.step_time,
+                len(steps),
+                marked=facts.recorded.steps,
+                unprofiled_share=facts.unprofiled_share,
+            ),
         )
     )
     return report
@@ -76,7 +82,6 @@ def build_essentials(facts: Facts, file: TraceFile) -> pb.Report:
 
 
 def _essentials(facts: Facts, file: TraceFile, outcome: Outcome) -> pb.Report:
-    window = facts.window
     return pb.Report(
         schema_version=SCHEMA_VERSION,
         generator=GENERATOR,
@@ -86,11 +91,16 @@ def _essentials(facts: Facts, file: TraceFile, outcome: Outcome) -> pb.Report:
         devices=[device_message(device) for device in facts.devices],
         steps=step_messages(facts.recorded_steps),
         verdict=_verdict(find_verdict(facts, outcome.findings)),
-        findings=[finding_message(f, window, facts.step_time.median) for f in outcome.findings],
+        findings=[finding_message(f, _whole(facts)) for f in outcome.findings],
         memory=memory_messages(facts.memory, facts.events),
         unchecked=unchecked_messages(outcome),
         mfu=mfu_message(facts.gpu.mfu, facts.gpu.roofline, len(facts.steps)) if facts.devices else None,
     )
+
+
+def _whole(facts: Facts) -> Whole:
+    """What savings are shares of."""
+    return Whole(facts.window.duration_ns, facts.step_time.median, facts.unprofiled_share)
 
 
 def _verdict(verdict: Verdict) -> pb.Verdict:

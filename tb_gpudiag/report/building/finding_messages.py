@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from tb_gpudiag.facts.core.intervals import Window
+from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import message_of, place, us
 from tb_gpudiag.rules.answer import Evidence, Finding, Fix, Saving
@@ -23,8 +22,18 @@ CODE_LIMIT = 4_000
 SENTENCES_LIMIT = 2_000
 
 
-def finding_message(found: RuleFinding, window: Window, step_ns: float) -> pb.Finding:
-    """One finding. step_ns: how long a step takes; 0 without steps."""
+@dataclass(frozen=True)
+class Whole:
+    """What savings are shares of: the step window and a step (0 without steps), both as recorded, and how
+    much of each is left without the profiler."""
+
+    window_ns: int
+    step_ns: float = 0.0
+    unprofiled_share: float = 1.0
+
+
+def finding_message(found: RuleFinding, whole: Whole) -> pb.Finding:
+    """One finding."""
     rule, finding = found.rule, found.finding
     about_memory = finding.cost_bytes or finding.cost_bytes_per_step
     return pb.Finding(
@@ -42,7 +51,7 @@ def finding_message(found: RuleFinding, window: Window, step_ns: float) -> pb.Fi
         places=[place(where) for where in finding.places[:PLACES_LIMIT]],
         fix=_fix(finding.fix),
         ranges=_longest_ranges(finding),
-        saving=_saving(finding.saving, window, step_ns) if finding.saving else None,
+        saving=_saving(finding.saving, whole) if finding.saving else None,
     )
 
 
@@ -68,41 +77,50 @@ def _longest_ranges(finding: Finding) -> list[pb.TimeRange]:
     ]
 
 
-def _saving(saving: Saving, window: Window, step_ns: float) -> pb.Saving:
-    """Per step, a fix saves the same share as of the window."""
-    window_ns = max(1, window.duration_ns)
-    return pb.Saving(
-        low_us=us(saving.low_ns),
-        high_us=us(saving.high_ns),
+def _saving(saving: Saving, whole: Whole) -> pb.Saving:
+    message = pb.Saving(
         basis=saving.basis,
-        low_share=saving.low_ns / window_ns,
-        high_share=saving.high_ns / window_ns,
-        low_per_step_us=us(saving.low_ns / window_ns * step_ns),
-        high_per_step_us=us(saving.high_ns / window_ns * step_ns),
         beyond=saving.beyond,
+        least_possible_share=saving.possible[0],
+        possible_share=saving.possible[1],
+        pairs=saving.pairs,
     )
+    put_saving(message, (saving.low_ns, saving.likely_ns, saving.high_ns), whole)
+    return message
 
 
-def plan_message(outcome: Outcome, window: Window, replay: Replay) -> pb.Plan:
+def put_saving(message: pb.Saving, saved_ns: tuple[float, float, float], whole: Whole) -> None:
+    """Put low end, most likely value and high end into the message: a fix saves the same share of a step and
+    of the step window, with the profiler and without it. saved_ns: over the recorded step window."""
+    for name, ns in zip(("low", "likely", "high"), saved_ns, strict=True):
+        share = ns / max(1, whole.window_ns)
+        setattr(message, f"{name}_us", us(ns * whole.unprofiled_share))
+        setattr(message, f"{name}_share", share)
+        setattr(message, f"{name}_per_step_us", us(share * whole.step_ns * whole.unprofiled_share))
+
+
+def plan_message(outcome: Outcome, whole: Whole, replay: Replay) -> pb.Plan:
     """Fixes in the order to make them."""
     rules = [found.rule for found in outcome.findings]
-    savings = [outcome.findings[planned.finding].finding.saving for planned in outcome.plan]
-    # What one fix saves for sure, another may save, too: the surest counts, not the sum.
-    sure_ns = accumulate((saving.low_ns if saving else 0 for saving in savings), max)
+
+    def left_us(saved_ns: int) -> float:
+        return us((whole.window_ns - saved_ns) * whole.unprofiled_share)
+
     return pb.Plan(
         fixes=[
             pb.PlannedFix(
                 finding=planned.finding,
                 rule=rules[planned.finding].id,
                 name=rules[planned.finding].name,
-                saving_us=us(planned.saving_ns),
-                window_us=us(planned.window_ns),
-                most_window_us=us(max(planned.window_ns, window.duration_ns - sure)),
+                saving_us=us(planned.saving_ns * whole.unprofiled_share),
+                window_us=left_us(planned.high_ns),
+                likely_window_us=left_us(planned.likely_ns),
+                most_window_us=left_us(planned.low_ns),
             )
-            for planned, sure in zip(outcome.plan, sure_ns, strict=True)
+            for planned in outcome.plan
         ],
-        window_us=us(window.duration_ns),
-        saving_us=us(sum(planned.saving_ns for planned in outcome.plan)),
+        window_us=left_us(0),
+        saving_us=us(outcome.plan[-1].likely_ns * whole.unprofiled_share),
         error_share=replay.error,
     )
 

@@ -73,8 +73,10 @@ def device_message(device: DeviceFacts) -> pb.Device:
     )
 
 
-def step_time_message(found: StepTime, steps: int, *, marked: bool) -> pb.StepTime | None:
-    """How long a step takes; None without steps."""
+def step_time_message(
+    found: StepTime, steps: int, *, marked: bool, unprofiled_share: float
+) -> pb.StepTime | None:
+    """How long a step takes; None without steps. unprofiled_share: how much of it without the profiler."""
     if not steps:
         return None
     return pb.StepTime(
@@ -83,6 +85,7 @@ def step_time_message(found: StepTime, steps: int, *, marked: bool) -> pb.StepTi
         high_us=us(found.high),
         steps=steps,
         inferred=not marked,
+        unprofiled_us=us(found.median * unprofiled_share),
     )
 
 

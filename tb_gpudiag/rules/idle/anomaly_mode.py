@@ -21,9 +21,6 @@ CODE = fix_code(__name__)
 # The mode checks every node. A backward pass of the user's own may look for NaN in some.
 LEAST_CHECKED = levels.HALF
 
-# Turning the mode off removes all of it; recording makes its many small operators look longer.
-LEAST_REMOVED = levels.HALF
-
 ERROR_SHARE = levels.LARGE
 
 _STACKS = "each forward operator keeps its stack, which takes time that this trace does not show apart"
@@ -77,11 +74,11 @@ def _removable(facts: Facts, spans: Intervals) -> Removable:
     blocking = facts.host_time.blocking
     waits = tuple(blocking[facts.host_work.anomaly_mode.inside[blocking]].tolist())
     dropped = tuple(calls_in(facts.host, spans).tolist())
-    least = Removal(spans, LEAST_REMOVED, unblocked=waits, dropped=dropped)
+    without = Removal(spans, unblocked=waits, dropped=dropped)
     if facts.recorded.stacks:
-        return Removable(least, replace(least, share=1.0))
-    everything = replace(least, host=merged(spans, facts.host_work.anomaly_mode.forward), share=1.0)
-    return Removable(least, everything, beyond=_STACKS)
+        return Removable(without)
+    everything = replace(without, host=merged(spans, facts.host_work.anomaly_mode.forward))
+    return Removable(everything, least=without, beyond=_STACKS)
 
 
 RULE = Rule("GD107", "anomaly_mode", "Anomaly mode", check, error_share=ERROR_SHARE, topic="mode")

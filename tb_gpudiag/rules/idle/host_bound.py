@@ -25,7 +25,6 @@ from tb_gpudiag.rules.shared.cpu_job import (
 from tb_gpudiag.rules.shared.freed_memory import freeing_finding, in_freeing
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, host_task_fix, oversubscribed_sentence
 from tb_gpudiag.rules.shared.launch_advice import (
-    LEAST_REMOVED,
     LaunchAdvice,
     batch_evidence,
     launch_advice,
@@ -96,11 +95,6 @@ _HOST = np.array([*BETWEEN_CALLS, Cause.DISPATCH, Cause.LAUNCH], np.uint8)
 
 _NAMED = ("Python between operators", "Slow CPU operators")
 """What most host time is, where the trace shows it."""
-
-
-# Batching or compiling the host's work should remove at least half of it. Moving it out of the loop, or
-# overlapping it with GPU work, removes all of it.
-LEAST_OF_LONG_WORK = levels.HALF
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
@@ -230,7 +224,7 @@ def _on_gpu(found: Finding, kind: HostTask, on_host: Intervals, computing_ns: in
         found,
         summary=summary,
         evidence=[*found.evidence, Evidence("Main thread's time in them", duration(on_host.total))],
-        removable=removing(on_host, known.least_removed),
+        removable=removing(on_host),
     )
 
 
@@ -296,7 +290,7 @@ def _general_finding(facts: Facts, lost: Lost, chosen: Bool, reported: Intervals
         places=found,
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
-        removable=removing(on_host, LEAST_REMOVED if launching or many else LEAST_OF_LONG_WORK),
+        removable=removing(on_host),
     )
     general = with_recording_overhead(general, facts, lost, chosen, _SHARES)
     if lost.total_ns(chosen & unseen(lost, facts)) >= MOSTLY_UNSEEN * cost_ns:

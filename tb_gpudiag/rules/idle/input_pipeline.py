@@ -7,12 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 from tb_gpudiag.arrays import Bool, Int64
-from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause, CauseSpans
-from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import Intervals, subtract, union
+from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.intervals import subtract, union
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal
-from tb_gpudiag.facts.waiting.loading import Batches, LoadPart, load_part, load_parts, loader_kind
+from tb_gpudiag.facts.waiting.loading import Batches, LoadPart, load_parts, loader_kind
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, Removable, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.host_task_fixes import (
@@ -56,19 +55,6 @@ FEWEST_FRESH = 2
 
 # Text can be tokenized once, before training. That is the fix if tokenizing takes this share of the waiting.
 MOSTLY = levels.HALF
-
-# Workers take cores and memory bandwidth from the main thread, and a pinning thread takes the interpreter's
-# lock. In two public pairs of a job without workers and with four, its other work took 8% and 19% longer.
-SLOWER_HOST = levels.LARGE
-
-# The main thread still takes each batch from a queue: 0.1 to 1.9 ms for 38 MB in the same pairs. For a small
-# batch, a part of the time to load it.
-HAND_OVER_NS = 2_000_000
-HAND_OVER_PART = levels.LARGE
-
-# Workers that do not keep up: twice as many of them halve the time per batch, if there are cores for them.
-# That removes at least half of the wait.
-MORE_WORKERS = levels.HALF
 
 _PARTS = {
     LoadPart.START: "Starting the loader",
@@ -172,7 +158,10 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
         places=places(facts.host, event, length_ns),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
-        removable=_removable(facts, fetched, workers=kind == MULTI_PROCESS_ITERATOR, crowded=bool(crowded)),
+        # Nothing is loaded ahead of an iterator's first batch.
+        removable=Removable(
+            Removal(host_time(facts.main_thread_spans, Cause.INPUT)), least=Removal() if anew else None
+        ),
     )
 
 
@@ -226,34 +215,6 @@ def _slow_first(fetch_ns: Int64) -> list[Evidence]:
     if first < SLOW_FIRST * others:
         return []
     return [Evidence("First batch", duration(first), (duration(others, "median of the others"),))]
-
-
-def _removable(facts: Facts, fetched: Batches, *, workers: bool, crowded: bool) -> Removable:
-    """Return what faster loading removes, at least and at most.
-
-    At least, each batch is still handed over and pinned, the first batch of each new iterator cannot be
-    loaded ahead, and the workers slow the main thread down. At most, all loading vanishes.
-
-    workers: worker processes load the batches already. Then more of them remove at least half of the wait,
-    unless it is crowded: there may be no cores for them.
-    """
-    main_thread = facts.main_thread_spans
-    loading = host_time(main_thread, Cause.INPUT)
-    handed_over = np.minimum(HAND_OVER_NS, HAND_OVER_PART * fetched.duration_ns).astype(np.int64)
-    kept_until = np.where(fetched.fresh, fetched.end_ns, fetched.start_ns + handed_over)
-    ahead = subtract(loading, union(fetched.start_ns, kept_until))
-    ahead = subtract(ahead, _pinning(facts.host, main_thread))
-    others = host_time(main_thread, *BETWEEN_CALLS, Cause.DISPATCH, Cause.LAUNCH)
-    if crowded:
-        return Removable(None, Removal(loading))
-    share = MORE_WORKERS if workers else 1.0
-    return Removable(Removal(ahead, share, slowed=others, slower=SLOWER_HOST), Removal(loading))
-
-
-def _pinning(host: Host, main_thread: CauseSpans) -> Intervals:
-    some = main_thread.cause == Cause.INPUT
-    some[some] = load_part(host, main_thread.event[some]) == LoadPart.PIN
-    return union(main_thread.start_ns[some], main_thread.end_ns[some])
 
 
 RULE = Rule("GD101", "input_pipeline", "Waiting for data", check, error_share=ERROR_SHARE, topic="input")

@@ -133,8 +133,8 @@ def _removable(time: KernelTime, fp32: Bool, cost_ns: int, saved_ns: tuple[int, 
     least_ns = cost_ns - (cost_ns - tf32_ns) / LEAST_OF_PEAK
     others = _others(time, fp32)
     return Removable(
-        time.shorter((fp32, least_ns / whole_ns)) if least_ns > 0 else None,
         time.shorter((fp32, half_ns / whole_ns), (others, HALF_THE_BYTES)),
+        least=time.shorter((fp32, max(0.0, least_ns / whole_ns))),
         beyond=LESS_TO_MOVE if others.any() else "",
     )
 

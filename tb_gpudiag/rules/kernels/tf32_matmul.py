@@ -43,7 +43,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         ),
         cost_ns=free.total,
         removable=Removable(
-            None, time.shorter((tf32, HALF_THE_TIME), (others, HALF_THE_BYTES)), beyond=LESS_TO_MOVE
+            time.shorter((tf32, HALF_THE_TIME), (others, HALF_THE_BYTES)), beyond=LESS_TO_MOVE
         ),
         evidence=[
             time.evidence("TF32 on tensor cores", time.total_ns(tf32)),

@@ -43,7 +43,6 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         ),
         cost_ns=cost_ns,
         removable=Removable(
-            None,
             time.shorter(
                 (found.between, cost_ns / time.total_ns(found.between)),
                 (found.matmuls, min(1.0, matmuls_ns / max(1, time.total_ns(found.matmuls)))),

@@ -82,7 +82,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         places=places(facts.host, lost.launch[chosen], lost.length_ns[chosen]),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
-        removable=Removable(None, Removal(idle=lost.stretches(chosen))),
+        removable=Removable(Removal(idle=lost.stretches(chosen)), least=Removal()),
     )
 
 

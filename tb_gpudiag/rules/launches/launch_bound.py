@@ -13,7 +13,6 @@ from tb_gpudiag.facts.launching.launch_costs import Hotspot
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.launch_advice import (
-    LEAST_REMOVED,
     LaunchAdvice,
     batch_evidence,
     larger_batch_evidence,
@@ -85,7 +84,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         places=places(facts.host, lost.launch[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
-        removable=removing(_host_time(facts.main_thread_spans), LEAST_REMOVED),
+        removable=removing(_host_time(facts.main_thread_spans)),
     )
     found = with_recording_overhead(found, facts, lost, chosen, (LEAST_SHARE, ERROR_SHARE))
     return with_ddp_copies(found, facts.launches.ddp_copies, lost)

@@ -15,7 +15,7 @@ from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.facts.waiting.sync_sites import operators_around
 from tb_gpudiag.rules.answer import (
     NO_GPU,
-    THE_HOST_GETS_AHEAD,
+    WHILE_THE_GPU_WORKS,
     Clear,
     Evidence,
     Finding,
@@ -40,7 +40,7 @@ from tb_gpudiag.wording.quantity import duration, number
 
 CODE = fix_code(__name__)
 
-_BACKWARD = f"the backward pass of the loop shrinks with it, and {THE_HOST_GETS_AHEAD}"
+_BACKWARD = f"the backward pass of the loop shrinks with it, and {WHILE_THE_GPU_WORKS}"
 
 # As many names fit on two lines.
 _OPERATORS_SHOWN = 5
@@ -58,9 +58,6 @@ LEAST_CHAIN = 10
 
 # A kernel that runs longer than the turnaround of an idle GPU (launches.TURNAROUND_NS) hides the next launch.
 LARGEST_MEAN_NS = 20_000
-
-# Public traces of foreach and fused optimizers keep 1 to 10% of the launches.
-LEAST_REMOVED = 0.9
 
 
 # On a GPU that was not recorded, only the host's side shows an optimizer's loop: ten parameters with several
@@ -246,12 +243,10 @@ def _removed(facts: Facts, cluster: Cluster, spans: Intervals) -> Removable:
     calls = cluster.calls[~cluster.first]
     most = Removal(spans, dropped=tuple(calls.tolist()))
     if not len(cluster.backward):
-        return Removable(Removal(spans, LEAST_REMOVED), most)
+        return Removable(most)
     nodes = operators_around(facts.host, cluster.backward, LONGEST_GAP_NS)
     dropped = (*most.dropped, *cluster.backward.tolist())
-    return Removable(
-        Removal(spans, LEAST_REMOVED), Removal(merged(spans, nodes), dropped=dropped), beyond=_BACKWARD
-    )
+    return Removable(Removal(merged(spans, nodes), dropped=dropped), least=most, beyond=_BACKWARD)
 
 
 def _named(operators: list[str]) -> Evidence:

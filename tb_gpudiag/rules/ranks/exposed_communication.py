@@ -21,6 +21,7 @@ from tb_gpudiag.facts.kernels.collectives import (
 )
 from tb_gpudiag.facts.kernels.equal_messages import exposed_waiting_ns, far_longer_ns
 from tb_gpudiag.facts.kernels.exposure import UnitExposure
+from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.answer import (
     NO_GPU,
@@ -234,8 +235,8 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         claims={device.id: exposed},
         severity=Severity.INFO if overlapped else None,
         removable=Removable(
-            None,
             time.shorter((chosen, (own_ns / np.maximum(1, kernels.duration_ns))[chosen])),
+            least=Removal(),
             beyond=OTHER_FINDINGS,
         ),
     )

@@ -9,6 +9,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, intersect, subtract
+from tb_gpudiag.facts.core.pcie import LEAST_FOR_SPEED
 from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.facts.replay.replay import Beside
 from tb_gpudiag.facts.waiting.job_kind import JobKind
@@ -24,9 +25,6 @@ _CODE = fix_code("tb_gpudiag.rules.transfers.pageable_copies")
 # Reading back a loss or a few statistics is a copy too, but it costs a wait (host_sync), whatever memory it
 # copies to. From about 64 KiB the transfer itself takes longer than the call.
 LEAST_BYTES = 64 * 1024
-
-# A pinned copy of less than this does not reach the bus's speed.
-LEAST_FOR_SPEED = 1 << 20
 
 
 def waits_with(host: Host, blocking: Int64, calls: Int64) -> Bool:

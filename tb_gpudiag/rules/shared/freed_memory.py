@@ -56,5 +56,5 @@ def freeing_finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
         places=places(facts.host, lost.event[chosen], lost.length_ns[chosen]),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
-        removable=Removable(None, Removal(facts.freeing)),
+        removable=Removable(Removal(facts.freeing), least=Removal()),
     )

@@ -8,7 +8,6 @@ from tb_gpudiag.facts.waiting.interruptions import Interruptions
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.answer import Fix
 from tb_gpudiag.rules.rule import fix_code
-from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.task_names import HostTask
 from tb_gpudiag.wording.format import count, time_ns
 
@@ -21,7 +20,6 @@ class HostTaskFix(NamedTuple):
     noun: str  # completes "... keeps the GPU idle"
     activity: str  # completes "the host was busy ..."
     fix: Fix
-    least_removed: float  # share of the time that the fix removes at least
     waits: bool = False  # the main thread sits in one call
 
     @property
@@ -29,11 +27,6 @@ class HostTaskFix(NamedTuple):
         """The noun with a capital letter."""
         return self.noun[0].upper() + self.noun[1:]
 
-
-# Running a task every hundredth time, or in parallel with training, removes nearly all of it. Batching or a
-# faster library removes at least half.
-_RARELY = 0.9
-_FASTER = levels.HALF
 
 HOST_TASK_FIXES = {
     HostTask.GARBAGE: HostTaskFix(
@@ -44,7 +37,6 @@ HOST_TASK_FIXES = {
             _CODE["garbage"],
             "https://docs.python.org/3/library/gc.html",
         ),
-        _RARELY,
     ),
     HostTask.LOGGING: HostTaskFix(
         "logging",
@@ -54,7 +46,6 @@ HOST_TASK_FIXES = {
             _CODE["logging"],
             "https://docs.python.org/3/library/logging.handlers.html#queuehandler",
         ),
-        _RARELY,
     ),
     HostTask.SAVING: HostTaskFix(
         "saving files",
@@ -64,7 +55,6 @@ HOST_TASK_FIXES = {
             _CODE["saving"],
             "https://docs.pytorch.org/docs/stable/distributed.checkpoint.html",
         ),
-        _RARELY,
     ),
     HostTask.SLEEPING: HostTaskFix(
         "sleeping",
@@ -74,14 +64,12 @@ HOST_TASK_FIXES = {
             _CODE["sleeping"],
             "https://docs.python.org/3/library/threading.html#event-objects",
         ),
-        _RARELY,
         waits=True,
     ),
     HostTask.EVALUATING: HostTaskFix(
         "evaluation",
         "evaluating the model",
         Fix("Evaluate less often, or on less data.", ""),
-        _RARELY,
     ),
     HostTask.THREAD: HostTaskFix(
         "waiting for another thread",
@@ -92,7 +80,6 @@ HOST_TASK_FIXES = {
             _CODE["wait_for_thread"],
             "https://docs.python.org/3/library/concurrent.futures.html",
         ),
-        _FASTER,
         waits=True,
     ),
     HostTask.PROCESS: HostTaskFix(
@@ -104,7 +91,6 @@ HOST_TASK_FIXES = {
             _CODE["wait_for_process"],
             "https://docs.python.org/3/library/concurrent.futures.html#processpoolexecutor",
         ),
-        _FASTER,
         waits=True,
     ),
     HostTask.SOCKET: HostTaskFix(
@@ -115,7 +101,6 @@ HOST_TASK_FIXES = {
             _CODE["wait_for_socket"],
             "https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading",
         ),
-        _FASTER,
         waits=True,
     ),
     HostTask.FILE: HostTaskFix(
@@ -127,7 +112,6 @@ HOST_TASK_FIXES = {
             _CODE["wait_for_file"],
             "https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading",
         ),
-        _FASTER,
         waits=True,
     ),
     HostTask.LOCK: HostTaskFix(
@@ -138,7 +122,6 @@ HOST_TASK_FIXES = {
             _CODE["wait_for_lock"],
             "https://docs.python.org/3/library/threading.html#lock-objects",
         ),
-        _FASTER,
         waits=True,
     ),
     HostTask.MAKING: HostTaskFix(
@@ -149,7 +132,6 @@ HOST_TASK_FIXES = {
             _CODE["random_on_gpu"],
             "https://docs.pytorch.org/docs/stable/generated/torch.randn.html",
         ),
-        _RARELY,
     ),
     HostTask.PLANNING: HostTaskFix(
         "planning cuDNN's attention",
@@ -159,7 +141,6 @@ HOST_TASK_FIXES = {
             _CODE["plan_attention"],
             "https://docs.pytorch.org/docs/stable/backends.html#torch.backends.cuda.enable_cudnn_sdp",
         ),
-        _RARELY,
     ),
     HostTask.READING: HostTaskFix(
         "reading tensors from files",
@@ -169,7 +150,6 @@ HOST_TASK_FIXES = {
             _CODE["load_once"],
             "https://huggingface.co/docs/accelerate/usage_guides/big_modeling",
         ),
-        _RARELY,
     ),
     HostTask.TOKENIZING: HostTaskFix(
         "tokenizing text",
@@ -179,7 +159,6 @@ HOST_TASK_FIXES = {
             f"{_CODE['tokenize_once']}\n\n{_CODE['tokenize_batches']}",
             "https://huggingface.co/docs/transformers/main_classes/tokenizer",
         ),
-        _FASTER,
     ),
     HostTask.PREPARING: HostTaskFix(
         "preparing images, audio or video",
@@ -189,7 +168,6 @@ HOST_TASK_FIXES = {
             f"{_CODE['prepare_in_workers']}\n\n{_CODE['prepare_on_gpu']}",
             "https://docs.pytorch.org/vision/stable/transforms.html",
         ),
-        _FASTER,
     ),
 }
 

@@ -101,13 +101,13 @@ class KernelTime:
     def saving(self, chosen: Bool, saved_ns: float) -> Removable:
         """A fix that saves at most so much of the time in which one of the chosen kernels ran."""
         gone = min(1.0, saved_ns / max(1, self.total_ns(chosen)))
-        return Removable(None, self.shorter((chosen, gone)), beyond=OTHER_FINDINGS)
+        return Removable(self.shorter((chosen, gone)), beyond=OTHER_FINDINGS)
 
     def saving_above_peaks(self, chosen: Bool, saved_ns: float) -> Removable:
         """The same for a fix after which the kernels still do the same work."""
         gone = min(1.0, saved_ns / max(1, self.total_ns(chosen)))
         shares = np.minimum(gone, self.above_peaks[chosen])
-        return Removable(None, self.shorter((chosen, shares)), beyond=OTHER_FINDINGS)
+        return Removable(self.shorter((chosen, shares)), beyond=OTHER_FINDINGS)
 
     @cached_property
     def above_peaks(self) -> Float64:

@@ -40,10 +40,6 @@ MOSTLY_COMPILED = levels.HALF
 # A handful of nodes may come from a single operator on a parameter. From here on, autograd records a graph.
 LEAST_NODES = 10
 
-# What fewer launches remove at least, of host time in short launch gaps. A module of a public trace saved
-# 22% of the cost when a part of it became a CUDA graph (19% fewer launches), and 110% when all of it did.
-LEAST_REMOVED = levels.LARGE
-
 # Fewer linear layers than this may be a head that works on a single item by design.
 FEWEST_LAYERS = 4
 

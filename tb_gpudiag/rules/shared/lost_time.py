@@ -217,10 +217,9 @@ def host_time(main_thread: CauseSpans, *causes: Cause, at_least_ns: int = 0) -> 
     return union(main_thread.start_ns[some], main_thread.end_ns[some])
 
 
-def removing(host: Intervals, share: float = 1.0) -> Removable:
-    """A fix that removes between `share` and all of this host time."""
-    most = Removal(host)
-    return Removable(most if share == 1.0 else Removal(host, share), most)
+def removing(host: Intervals) -> Removable:
+    """A fix that removes this host time."""
+    return Removable(Removal(host))
 
 
 def places(host: Host, event: Int64, weight_ns: Int64, *, by_operator: bool = False) -> list[Place]:

@@ -138,8 +138,8 @@ def measure(facts: Facts) -> str:
 def estimate(facts: Facts, found: Unslowed) -> str:
     """How long a step takes without the profiler, as a part of a sentence."""
     whole_ns, what = _whole(facts)
-    low, high = (time_ns(round(whole_ns * ns / found.recorded_ns)) for ns in (found.least_ns, found.most_ns))
-    return f"without the profiler {what} probably takes {low} to {high} instead of {time_ns(round(whole_ns))}"
+    likely = time_ns(round(whole_ns * found.likely_ns / found.recorded_ns))
+    return f"without the profiler {what} takes about {likely} instead of {time_ns(round(whole_ns))}"
 
 
 def _whole(facts: Facts) -> tuple[float, str]:

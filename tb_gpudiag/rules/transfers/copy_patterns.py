@@ -32,10 +32,6 @@ LEAST_ROUND_TRIPS = 3
 # A few scalars per step do no harm, a loop over fields or items does.
 LEAST_TINY = 10
 
-# Packing tensors into one takes the host time, too. Where 300 boxes of a step became one tensor, a job on an
-# H200 took half as long, which is more than all of the copies' own time.
-LEAST_PACKED = levels.HALF
-
 _URL = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 
 
@@ -126,18 +122,16 @@ def _round_trips_removed(facts: Facts, spans: Intervals, copies: Int64) -> Remov
     """
     gone = _without(facts, copies)
     meanwhile = host_time(facts.main_thread_spans, *BETWEEN_CALLS, Cause.DISPATCH, Cause.LAUNCH)
-    return Removable(gone, replace(gone, host=intersect(spans, meanwhile)))
+    return Removable(replace(gone, host=intersect(spans, meanwhile)), least=gone)
 
 
 def _tiny_copies_removed(facts: Facts, copies: Int64) -> Removable:
-    """At least half of the operators that make the copies vanishes, at most all of them with the copies and
-    the loop around them. copies: indices of Transfers."""
+    """The operators that make the copies vanish with the copies, and with the loop around them. copies:
+    indices of Transfers."""
     calls = facts.transfers.launch[copies]
     around = operators_around(facts.host, calls, LONGEST_GAP_NS)
     loops = between_launches(facts.work, calls, LONGEST_GAP_NS)
-    return Removable(
-        Removal(around, LEAST_PACKED), replace(_without(facts, copies), host=merged(around, loops))
-    )
+    return Removable(replace(_without(facts, copies), host=merged(around, loops)))
 
 
 def _without(facts: Facts, copies: Int64) -> Removal:

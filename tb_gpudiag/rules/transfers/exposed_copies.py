@@ -66,7 +66,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         places=places(facts.host, transfers.launch[copies], taken_ns[copies], by_operator=True),
         ranges=longest(alone, device.id),
         claims={device.id: alone},
-        removable=Removable(None, Removal(unblocked=waits, beside=beside(transfers, chosen))),
+        removable=Removable(Removal(unblocked=waits, beside=beside(transfers, chosen))),
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Int64, UInt8, summed
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import union
+from tb_gpudiag.facts.core.intervals import Intervals, union
 from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal
@@ -167,7 +167,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         places=places(facts.host, calls, per_gap[drained], by_operator=True),
         ranges=longest(claim, device.id),
         claims={device.id: claim},
-        removable=replace(removable, least=None) if timed or once else removable,
+        removable=replace(removable, least=Removal()) if timed or once else removable,
         severity=Severity.INFO if timed or once else None,
         sure=not (timed or once),
     )
@@ -258,10 +258,12 @@ def _removable(host: Host, transfers: Transfers, blocking: Int64, drained: Int64
     around = operators_around(host, removable, LONGEST_GAP_NS)
     reads = least[np.isin(sync_kinds(host, transfers, least), _READS)]
     reading = operators_around(host, reads, LONGEST_GAP_NS)
-    return Removable(
-        Removal(reading, unblocked=tuple(least.tolist()), dropped=tuple(calls_in(host, reading).tolist())),
-        Removal(around, unblocked=tuple(removable.tolist()), dropped=tuple(calls_in(host, around).tolist())),
-    )
+    return Removable(_without(host, around, removable), least=_without(host, reading, least))
+
+
+def _without(host: Host, spans: Intervals, waits: Int64) -> Removal:
+    """Remove this host time with all that it launches, and these waits."""
+    return Removal(spans, unblocked=tuple(waits.tolist()), dropped=tuple(calls_in(host, spans).tolist()))
 
 
 RULE = Rule("GD301", "host_sync", "Synchronizations", check, error_share=levels.LARGE, topic="sync")

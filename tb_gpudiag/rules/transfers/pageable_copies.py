@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.arrays import NONE, Bool, Float64
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import merged, union
+from tb_gpudiag.facts.core.pcie import LEAST_FOR_SPEED, pinned_rates
 from tb_gpudiag.facts.core.transfers import Transfers, in_window
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal, Shorter
@@ -17,7 +17,6 @@ from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, Removable, Ru
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.copies import (
     LEAST_BYTES,
-    LEAST_FOR_SPEED,
     beside,
     copy_from_pinned,
     exposed_time,
@@ -36,11 +35,6 @@ LEAST_SHARE = levels.MEASURABLE
 # Without operators the trace does not show what the host does in long gaps: the copies may be a large part of
 # what the GPU does in a step, and a small one of a window that is mostly something else.
 LEAST_BUSY_SHARE = levels.SIZEABLE
-
-# Pinned memory copies at 12 GB/s on PCIe 3.0 x16, the slowest link of GPUs in servers, at 25 on the next
-# generation, and at 50 on the fastest one.
-PINNED_BYTES_PER_NS = 12
-FASTEST_BYTES_PER_NS = 50
 
 # In 20 public recordings, copies of 1 MiB and more from pageable memory reach 2.5 to 13 GB/s. Far below that
 # the driver waits for the memory itself: pages of a file or a swapped-out process have to be read first.
@@ -96,7 +90,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         places=places(facts.host, transfers.launch[chosen], transfers.in_call_ns[chosen], by_operator=True),
         ranges=longest(stretches, device.id),
         claims={device.id: stretches},
-        removable=_removable(facts.host, transfers, chosen, facts.host_time.blocking, cost_ns),
+        removable=_removable(facts, transfers, chosen),
         severity=Severity.INFO if small else None,
     )
     return _of_slow_memory(found, copied / copying_ns) if slow_ns >= levels.HALF * copying_ns > 0 else found
@@ -130,40 +124,31 @@ def _of_slow_memory(found: Finding, bytes_per_ns: float) -> Finding:
     )
 
 
-def _removable(host: Host, transfers: Transfers, chosen: Bool, blocking: Int64, cost_ns: int) -> Removable:
-    """With pinned memory, copies take less time, and the host need not wait for them, nor copy them into the
-    driver's buffer inside the call, as it does on any stream. At most, they all run under computing, at the
-    speed of the fastest link.
-
-    chosen: mask of the copies, shape (t,). blocking: the calls that wait for the GPU.
-    """
+def _removable(facts: Facts, transfers: Transfers, chosen: Bool) -> Removable:
+    """With pinned memory, the host need not wait for the copies, nor copy them into the driver's buffer
+    inside the call, as it does on any stream. They run at the speed of the link, beside computing and beside
+    copies of the other direction. chosen: mask of the copies, shape (t,)."""
+    blocking = facts.host_time.blocking
     calls = np.unique(transfers.launch[chosen & (transfers.launch != NONE)])
-    waits = tuple(blocking[waits_with(host, blocking, calls)].tolist())
-    faster, fastest = (
-        _faster(transfers, chosen, rate) for rate in (PINNED_BYTES_PER_NS, FASTEST_BYTES_PER_NS)
+    without = Removal(
+        union(transfers.call_start_ns[chosen], transfers.call_end_ns[chosen]),
+        unblocked=tuple(blocking[waits_with(facts.host, blocking, calls)].tolist()),
+        beside=beside(transfers, chosen),
     )
-    inside = union(transfers.call_start_ns[chosen], transfers.call_end_ns[chosen])
-    return Removable(
-        Removal(inside, unblocked=waits, shorter=faster),
-        Removal(inside, unblocked=waits, shorter=fastest, beside=beside(transfers, chosen)),
-        # Copies from pinned memory are at least as exposed as these, which block the host.
-        sure_ns=round(cost_ns * _saved_share(transfers, chosen, faster)),
+    ways = transfers.to_device, transfers.to_host
+    rates = [pinned_rates(transfers, way, facts.gpu.properties) for way in ways]
+    slow, fast = (
+        _faster(transfers, chosen, np.select(ways, each, np.inf)) for each in zip(*rates, strict=True)
     )
+    return Removable(replace(without, shorter=fast), least=replace(without, shorter=slow))
 
 
-def _faster(transfers: Transfers, chosen: Bool, bytes_per_ns: float) -> Shorter:
-    """These copies at that rate. Those of unknown sizes stay as they are."""
-    known = chosen & (transfers.bytes > 0)
-    copied = transfers.bytes[known]
-    left = copied / bytes_per_ns / np.maximum(1, (transfers.end_ns - transfers.start_ns)[known])
+def _faster(transfers: Transfers, chosen: Bool, bytes_per_ns: Float64) -> Shorter:
+    """These copies at that rate, shape (t,). Those of unknown sizes, and within the GPU, stay as they are."""
+    known = chosen & (transfers.bytes > 0) & np.isfinite(bytes_per_ns)
+    needed_ns = transfers.bytes[known] / bytes_per_ns[known]
+    left = needed_ns / np.maximum(1, (transfers.end_ns - transfers.start_ns)[known])
     return Shorter(transfers.event[known], np.maximum(0.0, 1 - left))
-
-
-def _saved_share(transfers: Transfers, chosen: Bool, faster: Shorter) -> float:
-    """The share of all these copies' time that vanishes."""
-    duration_ns = transfers.end_ns - transfers.start_ns
-    known = chosen & np.isin(transfers.event, faster.event)
-    return float(duration_ns[known] @ faster.share) / max(1, int(duration_ns[chosen].sum()))
 
 
 RULE = Rule("GD302", "pageable_copies", "Pageable copies", check, needs_gpu=True, error_share=levels.LARGE)

@@ -182,3 +182,43 @@ def test_a_difference_beyond_the_machine_is_one() -> None:
         trace([1000] * 8, "b", kernels=kernels(90)),
     )
     assert compare([base], [candidate]).verdict == FASTER
+
+
+@pytest.mark.slow
+def test_two_recordings_a_side_tell_ten_percent() -> None:
+    """Recordings that scatter by 1%, of steps that scatter by as much."""
+    generator = np.random.default_rng(3)
+
+    def recorded(us: int, number: int) -> Digest:
+        steps = us * (1 + 0.01 * generator.normal()) * (1 + 0.01 * generator.normal(size=10))
+        rounded = np.rint(steps).astype(int).tolist()
+        return trace(rounded, f"{us}{number}", device_name="", devices=0, origin_ns=number)
+
+    sides = [[[recorded(us, number) for number in (0, 1)] for us in (10_000, 11_000)] for _ in range(40)]
+    assert [compare(*both).verdict for both in sides].count(SLOWER) >= 36
+
+
+def calls(count: int) -> list[dict[str, Any]]:
+    return [
+        {"operator": f"aten::{i}", "path": "", "count": count, "host_ns": count * 10_000} for i in range(8)
+    ]
+
+
+def test_more_calls_of_operators_show_in_two_recordings_what_noise_would_hide() -> None:
+    base = [on_cpu(us, f"a{us}", origin_ns=us, operators=calls(800)) for us in (8_000, 8_400)]
+    more = [on_cpu(us, f"b{us}", origin_ns=us, operators=calls(880)) for us in (8_800, 9_300)]
+    same = [on_cpu(us, f"b{us}", origin_ns=us, operators=calls(800)) for us in (8_800, 9_300)]
+    assert compare(base, more).verdict == SLOWER
+    assert compare(base, same).verdict == CANNOT_TELL
+
+
+def test_what_was_measured_is_said_apart_from_what_it_means() -> None:
+    base = on_cpu(10_200, "a", operators=calls(800))
+    found = compare([base], [on_cpu(11_300, "b", operators=calls(800))])
+    assert found.verdict == CANNOT_TELL
+    sentence = found.sentence.replace("\u00a0", " ")
+    assert sentence.startswith("The candidate's steps took 10.8% longer: 11.3 ms per step instead of 10.2 ms")
+    assert "record each side twice" in sentence
+    assert "Both sides call the same operators equally often." in sentence
+    found = compare([base], [on_cpu(11_300, "b", operators=calls(880))])
+    assert "“aten::0” 110 instead of 100 times" in found.sentence.replace("\u00a0", " ")

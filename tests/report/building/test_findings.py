@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.jobs.rules.every_rule import find_any_rule
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.finding_messages import (
     CODE_LIMIT,
     PLACES_LIMIT,
     RANGES_LIMIT,
+    Whole,
     finding_message,
 )
 from tb_gpudiag.rules.answer import Evidence, Finding, Fix, Place, Range, Saving, Severity
@@ -17,14 +17,16 @@ from tb_gpudiag.wording.quantity import Quantity, duration, number, ratio, share
 from tests.report.reports import usual_report
 from tests.with_each import with_each
 
-WINDOW = Window(0, 1_000_000)
 
-
-def message(step_ns: float = 0, code: str = "", **finding: object) -> pb.Finding:
+def message(
+    step_ns: float = 0, code: str = "", unprofiled_share: float = 1.0, **finding: object
+) -> pb.Finding:
     rule = find_any_rule("GD101")
     assert rule is not None
     found = Finding("title", "summary", Fix("fix", code), **finding)  # type: ignore[arg-type]
-    return finding_message(RuleFinding(rule, found, Severity.WARNING), WINDOW, step_ns)
+    return finding_message(
+        RuleFinding(rule, found, Severity.WARNING), Whole(1_000_000, step_ns, unprofiled_share)
+    )
 
 
 @with_each(
@@ -58,6 +60,14 @@ def test_savings_are_also_shares_and_times_per_step() -> None:
     assert (saving.low_per_step_us, saving.high_per_step_us) == (45, 135)
     assert message(saving=Saving(100_000, 300_000)).saving.high_per_step_us == 0
     assert not message().HasField("saving")
+
+
+def test_savings_are_shares_of_the_step_without_the_profiler() -> None:
+    saved = Saving(100_000, 300_000, likely_ns=200_000)
+    saving = message(step_ns=450_000, saving=saved, unprofiled_share=0.5).saving
+    assert (saving.low_share, saving.likely_share, saving.high_share) == (0.1, 0.2, 0.3)
+    assert (saving.low_us, saving.likely_us, saving.high_us) == (50, 100, 150)
+    assert saving.likely_per_step_us == 45
 
 
 def test_lists_and_code_are_bounded() -> None:

@@ -27,7 +27,10 @@ const COLUMNS: readonly ShortColumn<Verified>[] = [
   {
     title: "Estimated",
     className: "gd-number",
-    cell: ({ low_us, high_us }) => between(timeBeside(low_us, high_us), time(high_us)),
+    cell: ({ low_us, likely_us, high_us }) => {
+      const range = between(timeBeside(low_us, high_us), time(high_us));
+      return likely_us > 0 ? `${timeBeside(likely_us, high_us)} (${range})` : range;
+    },
   },
   { title: "Measured", className: "gd-number", cell: measured },
   { title: "The estimate was", cell: ({ promise }) => estimateWas[promise] },

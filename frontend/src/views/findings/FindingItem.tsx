@@ -113,7 +113,7 @@ function Details({ finding, report }: Pick<Props, "finding" | "report">) {
 function SavingLine({ finding, report }: Pick<Props, "finding" | "report">) {
   const whole_us = report ? window_us(report) : 0;
   const cost = costText(finding, whole_us);
-  const gain = gainOf(finding.saving, whole_us);
+  const gain = gainOf(finding.saving);
   const saved = savedShort(finding);
   const later = report ? savedLater(report, finding) : "";
   if (!cost && !saved) return null;
@@ -124,7 +124,7 @@ function SavingLine({ finding, report }: Pick<Props, "finding" | "report">) {
       {gain && (
         <Figure name="Gain" value={`${gain.before} → ${gain.after}`} more={`${gain.of}, ${gain.share}`} />
       )}
-      {later && <Figure name="In this order" value="" more={`After the fixes above it, it ${later}.`} />}
+      {later && <Figure name="After the fixes above" value="" more={`it ${later}, and alone what the gain says.`} />}
       <Figure name="Confidence" value="" more={confidenceOf(finding, report?.plan)} />
     </dl>
   );

@@ -314,7 +314,11 @@ function Step({ row: { step_us, low_step_us, high_step_us } }: { row: RunRow }) 
   return (
     <span className="gd-two">
       <span>{time(step_us)}</span>
-      {high_step_us > low_step_us && <span>± {time((high_step_us - low_step_us) / 2)}</span>}
+      {high_step_us > low_step_us && (
+        <span title={`Half of the steps take ${time(low_step_us)} to ${time(high_step_us)}`}>
+          ± {time((high_step_us - low_step_us) / 2)}
+        </span>
+      )}
     </span>
   );
 }

@@ -3,7 +3,6 @@ import type { ReactNode } from "react";
 import { bytes, count, percent } from "../../base/format";
 import { word } from "../../base/terms";
 import { FAMILIES } from "../../base/vocabulary";
-import { window_us } from "../../state/account";
 import { costsMemory, findingKeys, isHint } from "../../state/findings";
 import {
   confidenceOf,
@@ -136,7 +135,7 @@ function Row({ name, children }: { name: string; children: ReactNode }) {
 }
 
 function GainRow({ finding, report }: { finding: Finding; report: Report }) {
-  const gain = gainOf(finding.saving, window_us(report));
+  const gain = gainOf(finding.saving);
   const memory = report.memory.find(({ device }) => device === finding.memory_device);
   const overhead = overheadOf(finding);
   const confidence = confidenceOf(finding, report.plan, memory);

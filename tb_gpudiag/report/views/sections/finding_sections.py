@@ -144,19 +144,19 @@ def _cost(finding: pb.Finding, planned_us: float) -> str:
     if not saving:
         return cost
     later = time_us(planned_us)
-    if planned_us and later != time_us(finding.saving.high_us):
-        saving += f"; after the fixes above it, at most {later}"
+    if planned_us and later != time_us(finding.saving.likely_us):
+        saving = f"{saving} alone, and {later} after the fixes above it"
     return f"{cost}; a fix saves {saving}"
 
 
 def _saving(saving: pb.Saving) -> str:
     if not saving.high_us:
         return "nothing by itself (replayed)" if saving.basis == "replayed" else ""
-    low, high = time_us(saving.low_us), time_us(saving.high_us)
-    if saving.basis == "at most":
+    low, likely, high = (time_us(us) for us in (saving.low_us, saving.likely_us, saving.high_us))
+    if not saving.likely_us or saving.basis.startswith("at most"):
         return f"at most {high}"
-    span = high if low == high else f"{low} to {high}" if saving.low_us else f"at most {high}"
-    return f"{span} ({saving.basis})" if saving.basis else span
+    span = f"{low} to {high} in 8 of 10 cases" if saving.low_us else f"at most {high}"
+    return f"most likely {likely}, {span} ({saving.basis})"
 
 
 def _cost_there(where: pb.Place) -> str:

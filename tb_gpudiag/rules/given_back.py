@@ -1,0 +1,47 @@
+"""How much of what a fix can save came back: fitted to jobs that were timed before and after their fix.
+
+given_back.json has it by kind of job and kind of fix. `make fit` writes it (tests/truth/fit.py).
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib import resources
+from typing import Final, Literal
+
+from tb_gpudiag.frozen import dataclass
+
+JobKind = Literal["gpu", "cpu", "ranks"]
+"""One process on a GPU, one on a CPU, and several ranks on CPUs."""
+
+UNSEEN: Final = "other"
+"""The kind of fix that was not measured."""
+
+
+@dataclass(frozen=True)
+class GivenBack:
+    """What a fix gives, as shares of what it can give. Eight in ten lie between low and high. pairs: how many
+    fixes of this kind were measured."""
+
+    low: float
+    likely: float
+    high: float
+    pairs: int
+
+
+def given_back(job: JobKind, fix: str) -> GivenBack:
+    """Return what fixes of this kind gave. fix: a rule's topic, or its family (rule.kind_of_fix)."""
+    kinds = _table()[job]
+    return kinds.get(fix, kinds[UNSEEN])
+
+
+@cache
+def _table() -> dict[str, dict[str, GivenBack]]:
+    text = resources.files(__package__).joinpath("given_back.json").read_text(encoding="utf-8")
+    jobs: dict[str, dict[str, dict[str, float]]] = json.loads(text)
+    return {job: {fix: _read(one) for fix, one in kinds.items()} for job, kinds in jobs.items()}
+
+
+def _read(one: dict[str, float]) -> GivenBack:
+    return GivenBack(one["low"], one["likely"], one["high"], int(one["pairs"]))

@@ -1,0 +1,253 @@
+"""What fixes were promised to save, and what they gave: `python -m tests.truth.promised [--fit] [FOLDER…]`.
+
+Prints, for each pair of recordings before and after a fix, what came back and the range in which the pair's
+own diagnosis, fitted without it, expected it. The pairs: recordings of an H200 and of public jobs that are at
+hand, and jobs below each FOLDER as `make truth` leaves them. What was diagnosed of them is kept in
+promised.json, so that pairs whose recordings are too large to keep count as well. `--fit` fits how much of
+what can come back did (tb_gpudiag/rules/given_back.json) to all of them: `make fit`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from tb_gpudiag.report.diagnosis import only_trace, read_facts
+from tb_gpudiag.rules import given_back
+from tb_gpudiag.rules.all import RULES
+from tb_gpudiag.rules.given_back import UNSEEN, GivenBack, JobKind
+from tb_gpudiag.rules.run import run_rules
+from tb_gpudiag.rules.savings import predicted_of, promised_range
+from tests.conftest import SHARED_TRACES
+from tests.truth.gpu.test_recorded import RECORDED
+
+HERE: Final = Path(__file__).parent
+KEPT: Final = HERE / "promised.json"
+WEIGHTS: Final = Path(given_back.__file__).with_name("given_back.json")
+DEMO: Final = HERE.parents[1] / "demo" / "recorded"
+
+# ms per step without the profiler, as demo/recorded/README.md has them.
+ON_DEMAND: Final = {
+    "input_pipeline": (51.60, 29.08),
+    "allocator_in_step": (31.79, 28.51),
+    "launch_bound": (6.86, 1.20),
+    "pageable_copies": (40.56, 35.27),
+}
+
+# Before, after, and ms per step where their author timed them. Pairs that share a recording are left out of
+# the fit together.
+PUBLIC: Final = (
+    ("v100_resnet50_workers0", "v100_resnet50_workers4", None),
+    ("v100_resnet50_second_workers0", "v100_resnet50_second_workers4", None),
+    ("rtx5080_without_cuda_graph", "rtx5080_with_cuda_graph", None),
+    ("rtx5080_module_eager", "rtx5080_module_graphed", None),
+    ("a100_copies_pageable", "a100_copies_pinned", (67.6, 30.75)),
+    ("a100_copies_pageable_non_blocking", "a100_copies_pinned", (68.3, 30.75)),
+)
+
+# How many pairs the middle of all kinds counts for in a kind's own.
+PRIOR_PAIRS: Final = 4
+IN_TEN: Final = 0.8
+MOST_OFF: Final = math.log(2)
+"""Nothing is further off than this, as a logarithm: a fix that gave nothing is not worse without end."""
+
+LEAST_DOUBT: Final = 0.01
+"""Share of a step by which timed steps of equal code differ at least."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A fix: what it gave, as a share of the step, and what can come back of it (savings.py).
+
+    group: pairs that are not independent. error, allowed: of the replay.
+    """
+
+    name: str
+    source: str
+    group: str
+    job: JobKind
+    fix: str
+    rule: str
+    gain: float
+    doubt: float
+    least: float
+    most: float
+    error: float
+    allowed: float
+
+    @property
+    def off(self) -> float:
+        """By how much it gave more than can come back at most, or less than at least, as a logarithm."""
+        gain = max(self.gain, 1e-3)
+        low, high = (max(end, 1e-3) for end in (self.least, self.most))
+        return max(-MOST_OFF, min(MOST_OFF, math.log(gain / min(max(gain, low), high))))
+
+    def range_of(self, back: GivenBack) -> tuple[float, float, float]:
+        return promised_range((self.least, self.most), back, self.error, self.allowed)
+
+    def holds(self, low: float, high: float) -> bool:
+        return low - self.doubt <= self.gain <= high + self.doubt
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folders", nargs="*", type=Path)
+    parser.add_argument("--fit", action="store_true", help="write given_back.json")
+    arguments = parser.parse_args()
+    known = {one["name"]: Pair(**one) for one in json.loads(KEPT.read_text())} if KEPT.exists() else {}
+    for pair in _at_hand(arguments.folders):
+        known[pair.name] = pair
+    pairs = sorted(known.values(), key=lambda pair: (pair.source, pair.name))
+    KEPT.write_text(json.dumps([_rounded(pair) for pair in pairs], indent=0) + "\n")
+    if arguments.fit:
+        WEIGHTS.write_text(json.dumps(weights(pairs), indent=1) + "\n")
+    print("\n".join(report(pairs)))
+
+
+def weights(pairs: Sequence[Pair]) -> dict[str, dict[str, dict[str, float]]]:
+    """Fit the table of given_back.json."""
+    return {
+        job: {fix: _rounded(back) for fix, back in _fitted(pairs, job).items()}
+        for job in ("gpu", "cpu", "ranks")
+    }
+
+
+def _rounded(one: object) -> dict[str, float]:
+    return {
+        key: round(value, 4) if isinstance(value, float) else value
+        for key, value in asdict(one).items()  # type: ignore[call-overload]
+    }
+
+
+def _fitted(pairs: Sequence[Pair], job: str) -> dict[str, GivenBack]:
+    """Eight in ten of the pairs are no further from the middle of their kind than `usual`. Kinds with few
+    pairs lean on the middle of all, and their range is up to five times as wide."""
+    by_fix: defaultdict[str, list[float]] = defaultdict(list)
+    for pair in pairs:
+        if pair.job == job:
+            by_fix[pair.fix].append(pair.off)
+    everything = [off for offs in by_fix.values() for off in offs] or [0.0]
+    of_all = statistics.median(everything)
+    middle = {
+        fix: (len(offs) * statistics.median(offs) + PRIOR_PAIRS * of_all) / (len(offs) + PRIOR_PAIRS)
+        for fix, offs in by_fix.items()
+    }
+    misses = sorted(abs(off - middle[fix]) for fix, offs in by_fix.items() for off in offs) or [math.log(1.2)]
+    usual = misses[min(len(misses), math.ceil(IN_TEN * (len(misses) + 1))) - 1]
+    found = {UNSEEN: (of_all, 0), **{fix: (middle[fix], len(offs)) for fix, offs in sorted(by_fix.items())}}
+    return {
+        fix: _around(at, usual * (1 + PRIOR_PAIRS / (count + 1)), count) for fix, (at, count) in found.items()
+    }
+
+
+def _around(middle: float, width: float, count: int) -> GivenBack:
+    return GivenBack(math.exp(middle - width), math.exp(middle), math.exp(middle + width), count)
+
+
+def report(pairs: Sequence[Pair]) -> Iterator[str]:
+    """Yield a line for each pair, judged by a fit without it, and the sums."""
+    kept: defaultdict[str, list[bool]] = defaultdict(list)
+    widths: defaultdict[str, list[float]] = defaultdict(list)
+    for pair in pairs:
+        others = _fitted([other for other in pairs if other.group != pair.group], pair.job)
+        low, likely, high = pair.range_of(others.get(pair.fix, others[UNSEEN]))
+        holds = pair.holds(low, high)
+        kept[pair.source].append(holds)
+        widths[pair.source].append(high / low if low else math.inf)
+        yield (
+            f"{pair.source:6} {pair.name:42} {pair.rule} {pair.fix:9} gave {pair.gain:6.1%} of "
+            f"{pair.least:5.1%} to {pair.most:5.1%}: promised {likely:5.1%} ({low:5.1%} to {high:5.1%})"
+            f"{'' if holds else '  MISSED'}"
+        )
+    for source, held in kept.items():
+        yield (
+            f"{source}: {sum(held)} of {len(held)} ranges hold without their own pair; "
+            f"high/low in the middle {statistics.median(widths[source]):.2f}"
+        )
+
+
+def _at_hand(folders: Sequence[Path]) -> Iterator[Pair]:
+    """Yield the pairs whose recordings are there."""
+    for folder in sorted(RECORDED.iterdir()):
+        times = json.loads((folder / "times.json").read_text()) if folder.is_dir() else {}
+        if (folder / "before").is_dir() and times["before"] != times["after"]:
+            yield from _pair(folder.name, "H200", "gpu", folder / "before", *_gain(times))
+    for name, (before, after) in ON_DEMAND.items():
+        yield from _pair(
+            f"demo {name}", "H200", "gpu", DEMO / name / "before", 1 - after / before, LEAST_DOUBT
+        )
+    for before, after, timed in PUBLIC:
+        sides = [SHARED_TRACES / one for one in (before, after)]
+        if all(side.is_dir() for side in sides):
+            each = [timed, timed] if timed else _recorded_ns(sides)
+            gains = [1 - after_ns / before_ns for before_ns, after_ns in each]
+            middle, doubt = statistics.mean(gains), max(LEAST_DOUBT, abs(gains[0] - gains[1]) / 2)
+            group = before.removesuffix("_non_blocking")
+            yield from _pair(before, "public", "gpu", sides[0], middle, doubt, group)
+    for out in folders:
+        for times_file in sorted(out.glob("*/times.json")):
+            folder = times_file.parent / "before_first" / "plain"
+            if len(list(folder.glob("*.json*"))) == 1:
+                yield from _pair(
+                    times_file.parent.name, "CPU", "cpu", folder, *_gain(json.loads(times_file.read_text()))
+                )
+
+
+def _gain(times: dict[str, list[float]]) -> tuple[float, float]:
+    before, after = (statistics.mean(times[side]) for side in ("before", "after"))
+    each = [1 - b / a for a in times["before"] for b in times["after"]]
+    return 1 - after / before, max(LEAST_DOUBT, (max(each) - min(each)) / 2)
+
+
+def _recorded_ns(sides: Sequence[Path]) -> list[tuple[float, float]]:
+    """Step times of two recordings as they are, and as estimated without the profiler. What a fix gave that
+    nobody timed lies between the two."""
+    facts = [read_facts(only_trace(str(side))) for side in sides]
+    recorded = (facts[0].step_time.median, facts[1].step_time.median)
+    return [recorded, (recorded[0] * facts[0].unprofiled_share, recorded[1] * facts[1].unprofiled_share)]
+
+
+def _pair(
+    name: str, source: str, job: JobKind, before: Path, gain: float, doubt: float, group: str = ""
+) -> Iterator[Pair]:
+    """Yield the pair if the first finding about the job promises something."""
+    facts = read_facts(only_trace(str(before)))
+    for found in run_rules(facts, RULES).findings:
+        saving, predicted = found.finding.saving, predicted_of(facts)
+        if found.rule.family == "recording" or (saving is None and not found.finding.cost_ns):
+            continue
+        if saving is not None and saving.likely_ns:
+            on_gpu = predicted is not None and found.finding.removable is not None
+            error = predicted.replay.error if on_gpu and predicted else 0.0
+            allowed = (
+                predicted.allowed(found.finding.removable.most)
+                if on_gpu and predicted and found.finding.removable
+                else saving.possible[1]
+            )
+            yield Pair(
+                name,
+                source,
+                group or name,
+                job,
+                found.rule.kind_of_fix,
+                found.rule.id,
+                gain,
+                doubt,
+                *saving.possible,
+                error,
+                allowed,
+            )
+        return
+
+
+if __name__ == "__main__":
+    main()
