@@ -10,6 +10,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -112,11 +113,15 @@ def test_only_what_somebody_waits_for_runs_beside_other_programs(
     monkeypatch.setitem(child.Child.__init__.__kwdefaults__ or {}, "nice", 3)
     here = desk()
     pids = {}
+
+    def works(name: str) -> bool:
+        return (state := here.analyses.state(name)) is not None and state.stage == "working"
+
     for name, awaited in (("a", False), ("b", True)):
         write_trace(here.folder, name, "hang")
         task = Task(trace_file(here.folder / f"{name}.pt.trace.json"))
         here.analyses.ask(name, task, awaited=awaited)
-        eventually(lambda name=name: (one := here.analyses.state(name)) and one.stage == "working")
+        eventually(partial(works, name))
         pids[name] = int(here.starts()[-1].split()[0])
     lower = {name: os.getpriority(os.PRIO_PROCESS, pid) - os.nice(0) for name, pid in pids.items()}
     assert lower == {"a": 3, "b": 0}

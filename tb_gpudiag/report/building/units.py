@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
+from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 
 from tb_gpudiag.facts.core.intervals import ShownRanges
@@ -27,7 +28,7 @@ def message_of(kind: type[M], source: object, /, **given: Any) -> M:
     """Make a message of an object. Fields that are not given are its attributes of the same name; `_us` is
     made of `_ns`. Texts are made safe to show, and counts cut to what fits. Raises AttributeError for a field
     that the object lacks."""
-    for name, is_count in _fields(kind):
+    for name, is_count in _fields(kind.DESCRIPTOR):
         if name in given:
             continue
         if name.endswith("_us"):
@@ -43,9 +44,9 @@ def message_of(kind: type[M], source: object, /, **given: Any) -> M:
 
 
 @cache
-def _fields(kind: type[Message]) -> list[tuple[str, bool]]:
+def _fields(kind: Descriptor) -> list[tuple[str, bool]]:
     """Return the names of a message's fields, and which of them are counts."""
-    return [(field.name, field.cpp_type == field.CPPTYPE_UINT32) for field in kind.DESCRIPTOR.fields]
+    return [(field.name, field.cpp_type == field.CPPTYPE_UINT32) for field in kind.fields]
 
 
 def place(where: Place) -> pb.Place:

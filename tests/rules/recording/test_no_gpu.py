@@ -141,6 +141,11 @@ def reads_that_copy(main: HostThread) -> None:
         main.op("aten::empty", at=i * 100_000 + 12, us=1)
 
 
+def reads_and_copies(main: HostThread) -> None:
+    reads(main, 40_000, 30_000)
+    copies(main, 2, DEVICE_COPY)
+
+
 def copies(main: HostThread, number: int, settings: dict[str, list[str]]) -> None:
     for i in range(number):
         main.op("aten::_to_copy", at=i * 100 + 1, us=50, shapes=[[8, 8]], types=["float"], more=settings)
@@ -148,10 +153,7 @@ def copies(main: HostThread, number: int, settings: dict[str, list[str]]) -> Non
 
 USES: dict[str, Act] = {
     "memory of a GPU": lambda main: main.alloc(512, at=5),
-    "values that are read in milliseconds, from tensors that went to a device": lambda main: (
-        reads(main, 40_000, 30_000),
-        copies(main, 2, DEVICE_COPY),
-    ),
+    "values that are read in milliseconds, from tensors that went to a device": reads_and_copies,
     "Apple's convolution": lambda main: main.op("aten::_mps_convolution", at=5, us=20),
     "Apple's attention": lambda main: main.op("aten::_scaled_dot_product_attention_math_for_mps", at=5, us=9),
     "cuDNN's convolution": lambda main: main.op("aten::cudnn_convolution", at=5, us=20),
@@ -169,10 +171,8 @@ CPU_WORK: dict[str, Act] = {
     "copies of tensors, as to('cpu', copy=True) and sparse products make them": lambda main: copies(
         main, 9, DEVICE_COPY
     ),
-    "reads and copies where all memory is the CPU's": lambda main: (
-        reads(main, 40_000, 30_000),
-        copies(main, 2, DEVICE_COPY),
-        main.alloc(512, at=5, device=None),
+    "reads and copies where all memory is the CPU's": lambda main: reads_and_copies(
+        main.alloc(512, at=5, device=None)
     ),
     "what a CPU calls, too": lambda main: main.op("aten::cudnn_is_acceptable", at=5, us=1),
     "oneDNN's convolution": lambda main: main.op("aten::mkldnn_convolution", at=5, us=20),
