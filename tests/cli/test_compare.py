@@ -82,9 +82,7 @@ def test_a_faster_candidate_meets_no_condition(slow: str, fast: str, condition: 
 def test_who_cannot_tell_says_so(fast: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = written(tmp_path, trace([1000] * 8, "other", device_name="NVIDIA H100"))
     assert main(["compare", fast, other, "--fail-on", "slower"]) == 0
-    assert (
-        "--fail-on slower does not apply. Cannot tell which is faster: they ran on" in capsys.readouterr().err
-    )
+    assert "Cannot tell which is faster: they ran on" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

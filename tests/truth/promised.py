@@ -185,14 +185,14 @@ def _at_hand(folders: Sequence[Path]) -> Iterator[Pair]:
         yield from _pair(
             f"demo {name}", "H200", "gpu", DEMO / name / "before", 1 - after / before, LEAST_DOUBT
         )
-    for before, after, timed in PUBLIC:
-        sides = [SHARED_TRACES / one for one in (before, after)]
+    for base, fixed, timed in PUBLIC:
+        sides = [SHARED_TRACES / one for one in (base, fixed)]
         if all(side.is_dir() for side in sides):
             each = [timed, timed] if timed else _recorded_ns(sides)
             gains = [1 - after_ns / before_ns for before_ns, after_ns in each]
             middle, doubt = statistics.mean(gains), max(LEAST_DOUBT, abs(gains[0] - gains[1]) / 2)
-            group = before.removesuffix("_non_blocking")
-            yield from _pair(before, "public", "gpu", sides[0], middle, doubt, group)
+            group = base.removesuffix("_non_blocking")
+            yield from _pair(base, "public", "gpu", sides[0], middle, doubt, group)
     for out in folders:
         for times_file in sorted(out.glob("*/times.json")):
             folder = times_file.parent / "before_first" / "plain"
