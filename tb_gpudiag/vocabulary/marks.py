@@ -92,6 +92,7 @@ NOT_OWN_RANGE = any_of(
 
 
 _ADDRESS = lazy_re(r" at 0x[0-9a-fA-F]+")
+_SEPARATORS = lazy_re(r"([^A-Za-z0-9]+)")
 
 
 def captured_size(name: str) -> int:
@@ -112,6 +113,11 @@ def resumed_name(name: str) -> str:
     is."""
     found = RESUMED_FUNCTION.search(name, 0, LONGEST_MATCHED)
     return f"{found['function'] or 'the code'}, from line {found['line']} on" if found else name
+
+
+def without_numbers(name: str) -> str:
+    """Return `layers.*.w1` for `layers.3.w1`, and `Linear_*` for `Linear_3`: `w1` and `w2` stay different."""
+    return "".join("*" if part.isdecimal() else part for part in _SEPARATORS.split(name))
 
 
 @lru_cache(maxsize=65_536)

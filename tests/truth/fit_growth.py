@@ -101,7 +101,7 @@ def _held_out(rows: Sequence[Row], key: str) -> Float64:
             *columns([row for row, kind, own in zip(rows, of_kind, apart, strict=True) if kind and not own])
         )
         chosen = np.flatnonzero(of_kind & apart)
-        found[chosen] = _likely(weights[0] + columns([rows[i] for i in chosen])[0] @ weights[1:])
+        found[chosen] = _likely(weights[0] + columns([rows[i] for i in chosen.tolist()])[0] @ weights[1:])
     return found
 
 

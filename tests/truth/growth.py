@@ -71,8 +71,8 @@ def main(out: str, *names: str) -> None:
                 rows.append(row(found, way=way, **known))
         print(loop.name, flush=True)
     rows += shapes()
-    with TABLE.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, [*KNOWN, *FEATURES], delimiter="\t", lineterminator="\n")
+    with TABLE.open("w", encoding="utf-8", newline="") as table:
+        writer = csv.DictWriter(table, [*KNOWN, *FEATURES], delimiter="\t", lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
 

@@ -31,7 +31,8 @@ from tb_gpudiag.report.wire import to_dict
 from tb_gpudiag.training.noting_tensors import KEY
 from tests.truth.gpu_snapshot import Gpu, write_snapshot
 from tests.truth.loops import everything  # noqa: F401
-from tests.truth.loops.loop import LOOPS, LeakLoop
+from tests.truth.loops.loop import LOOPS as LOOPS
+from tests.truth.loops.loop import LeakLoop
 from tests.truth.score import share
 from tests.truth.seen import put
 

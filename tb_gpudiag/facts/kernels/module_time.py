@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from typing import Final
-
 import numpy as np
 
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.vocabulary.marks import module_name
-
-# A number of its own, as in `layers.3` and `Linear_3`: `w1` and `w2` are different modules.
-_NUMBER: Final = re.compile(r"(?<![A-Za-z0-9])\d+(?![A-Za-z0-9])")
+from tb_gpudiag.vocabulary.marks import module_name, without_numbers
 
 
 @dataclass(frozen=True)
@@ -46,7 +40,7 @@ def by_module(kernels: Kernels, host: Host) -> list[ModuleTime]:
     texts = [*names, *events.annotations, ""]  # NONE is the last one
     of_pattern: dict[str, list[int]] = {}
     for place, i in enumerate(found.tolist()):
-        of_pattern.setdefault(_NUMBER.sub("*", texts[i]), []).append(place)
+        of_pattern.setdefault(without_numbers(texts[i]), []).append(place)
     time_ns = np.bincount(member, kernels.duration_ns, len(found)).astype(np.int64)
     count = np.bincount(member, minlength=len(found))
     rows = [

@@ -233,8 +233,9 @@ def _taken(site: GrowingSite) -> bool:
 def _filled(site: GrowingSite, *types: str) -> bool:
     """Whether such a container receives it, and no call takes anything out of one."""
     held = site.holder
-    known = held is not None and held.direct and not held.removed + held.removed_elsewhere
-    return known and held.type in types
+    if held is None:
+        return False
+    return held.direct and held.type in types and not held.removed + held.removed_elsewhere
 
 
 def _net(site: GrowingSite) -> float:

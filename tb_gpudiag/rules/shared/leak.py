@@ -84,7 +84,7 @@ def look_for_leak(memories: list[DeviceMemory]) -> RuleAnswer:
 def leak_sentences(memories: Sequence[DeviceMemory]) -> list[str]:
     """Sentences for a verdict about the leaks that end the job."""
     found = []
-    for growth in filter(_ends_the_job, map(growth_of, memories)):
+    for growth in _ending(memories):
         full = _until_full(growth)
         ends = f" and is full after {_about(full)}" if full else ""
         if growth.memory.ran_out:
@@ -95,7 +95,7 @@ def leak_sentences(memories: Sequence[DeviceMemory]) -> list[str]:
 
 def leak_headlines(memories: Sequence[DeviceMemory]) -> Iterator[str]:
     """Yield where a leak ends the job, if it is known when."""
-    for growth in filter(_ends_the_job, map(growth_of, memories)):
+    for growth in _ending(memories):
         if _until_full(growth) is not None:
             yield f"Memory leak on {growth.memory.name}"
 
@@ -108,9 +108,13 @@ def leaks_at_failure(memory: DeviceMemory) -> list[Explained]:
     return [part for part in growth.causes if part.sites]
 
 
-def _ends_the_job(growth: Growth | None) -> bool:
+def _ending(memories: Sequence[DeviceMemory]) -> list[Growth]:
+    return list(filter(_ends_the_job, filter(None, map(growth_of, memories))))
+
+
+def _ends_the_job(growth: Growth) -> bool:
     """Whether memory ran out, or is full within the horizon, as far as steps show the rate."""
-    if growth is None or growth.probability < SURE:
+    if growth.probability < SURE:
         return False
     of_steps = growth.trend.unit == "step" and growth.trend.steps >= FEWEST_STEPS
     return growth.memory.ran_out or (of_steps and is_large(growth.memory, growth.per_unit))

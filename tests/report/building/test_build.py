@@ -37,7 +37,8 @@ def test_the_report_has_the_figures_of_the_trace() -> None:
     assert report.verdict.busy_share == pytest.approx(0.32)
     first = report.findings[0]
     assert (first.rule, first.name, first.cost_us) == ("GD101", "input_pipeline", 1200)
-    assert (first.saving.possible_share, first.saving.basis) == (pytest.approx(0.6, rel=0.01), "replayed")
+    assert first.saving.possible_share == pytest.approx(0.6, rel=0.01)
+    assert first.saving.basis == "replayed"
     assert (first.places[0].file, first.places[0].line) == ("train.py", 12)
     assert first.places[0].line_kind == pb.Place.DEFINITION
     assert [(r.start_us, r.end_us) for r in first.ranges] == [(10, 610), (1010, 1610)]

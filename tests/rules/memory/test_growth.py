@@ -15,6 +15,7 @@ from tests.rules.memory_stage import MIB, job, only
 from tests.rules.noted_stage import check_noted, noted
 from tests.rules.stage import facts_of, is_clear
 from tests.truth import fit_growth
+from tests.truth.growth import read
 
 
 def growth(kept: list[int], folder: Path, *, device: int | None = 0) -> Growth:
@@ -50,7 +51,7 @@ def test_a_level_floor_is_clear(tmp_path: Path) -> None:
 
 def test_weights_are_those_of_the_table() -> None:
     written = json.loads(fit_growth.WEIGHTS.read_text(encoding="utf-8"))
-    fitted = fit_growth.fit_each(fit_growth.read())
+    fitted = fit_growth.fit_each(read())
     assert written.keys() == fitted.keys()
     for shows, model in fitted.items():
         assert model["weights"] == pytest.approx(written[shows]["weights"], abs=0.02)

@@ -146,6 +146,11 @@ def reads_and_copies(main: HostThread) -> None:
     copies(main, 2, DEVICE_COPY)
 
 
+def reads_and_copies_on_the_cpu(main: HostThread) -> None:
+    reads_and_copies(main)
+    main.alloc(512, at=5, device=None)
+
+
 def copies(main: HostThread, number: int, settings: dict[str, list[str]]) -> None:
     for i in range(number):
         main.op("aten::_to_copy", at=i * 100 + 1, us=50, shapes=[[8, 8]], types=["float"], more=settings)
@@ -171,9 +176,7 @@ CPU_WORK: dict[str, Act] = {
     "copies of tensors, as to('cpu', copy=True) and sparse products make them": lambda main: copies(
         main, 9, DEVICE_COPY
     ),
-    "reads and copies where all memory is the CPU's": lambda main: reads_and_copies(
-        main.alloc(512, at=5, device=None)
-    ),
+    "reads and copies where all memory is the CPU's": reads_and_copies_on_the_cpu,
     "what a CPU calls, too": lambda main: main.op("aten::cudnn_is_acceptable", at=5, us=1),
     "oneDNN's convolution": lambda main: main.op("aten::mkldnn_convolution", at=5, us=20),
     "a collective of Gloo": lambda main: main.op("gloo:all_reduce", at=5, us=20),
