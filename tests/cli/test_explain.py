@@ -69,7 +69,7 @@ def test_an_id_that_stands_for_several_things(capsys: pytest.CaptureFixture[str]
     shown = capsys.readouterr().out
     for title in (
         "# Data loading (idle cause `input`)",
-        "# Data loading (limiter `input`)",
+        "# Data loading (bottleneck `input`)",
         "# Inputs (kind",
     ):
         assert title in shown

@@ -58,7 +58,12 @@ describe("the gain of a fix", () => {
   });
 
   it("has the unit of the step, however long what is left of it is", () => {
-    const most = saving({ low_share: 0.376, likely_share: 0.4, high_share: 0.512, high_per_step_us: 620_000 });
+    const most = saving({
+      low_share: 0.376,
+      likely_share: 0.4,
+      high_share: 0.512,
+      high_per_step_us: 620_000,
+    });
     const gain = gainOf(most);
     expect(plain(`${gain?.before} → ${gain?.after}`)).toBe(
       "1.21 s → 0.727 s, in 8 of 10 cases 0.591 to 0.756 s",
@@ -146,8 +151,18 @@ it("shows the first way to fix it", () => {
 it("gives the step after each planned fix, per step if steps are known", () => {
   const plan = {
     fixes: [
-      { ...{ finding: 2, rule: "", name: "", saving_us: 1 }, window_us: 50_000, likely_window_us: 70_000, most_window_us: 100_000 },
-      { ...{ finding: 3, rule: "", name: "", saving_us: 1 }, window_us: 40_000, likely_window_us: 50_000, most_window_us: 60_000 },
+      {
+        ...{ finding: 2, rule: "", name: "", saving_us: 1 },
+        window_us: 50_000,
+        likely_window_us: 70_000,
+        most_window_us: 100_000,
+      },
+      {
+        ...{ finding: 3, rule: "", name: "", saving_us: 1 },
+        window_us: 40_000,
+        likely_window_us: 50_000,
+        most_window_us: 60_000,
+      },
     ],
     ...{ window_us: 100_000, saving_us: 60_000, error_share: 0 },
   };

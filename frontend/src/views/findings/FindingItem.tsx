@@ -124,7 +124,9 @@ function SavingLine({ finding, report }: Pick<Props, "finding" | "report">) {
       {gain && (
         <Figure name="Gain" value={`${gain.before} → ${gain.after}`} more={`${gain.of}, ${gain.share}`} />
       )}
-      {later && <Figure name="After the fixes above" value="" more={`it ${later}, and alone what the gain says.`} />}
+      {later && (
+        <Figure name="After the fixes above" value="" more={`it ${later}, and alone what the gain says.`} />
+      )}
       <Figure name="Confidence" value="" more={confidenceOf(finding, report?.plan)} />
     </dl>
   );

@@ -61,9 +61,7 @@ export function KeyFigures({ report, against }: Props) {
 /** "21.5 ms, about 7.2 ms without the profiler" where that makes a difference. */
 function stepText({ median_us, unprofiled_us }: StepTime): string {
   const slowed = unprofiled_us > 0 && unprofiled_us < SLOWED * median_us;
-  return slowed
-    ? `${time(median_us)}, about ${time(unprofiled_us)} without the profiler`
-    : time(median_us);
+  return slowed ? `${time(median_us)}, about ${time(unprofiled_us)} without the profiler` : time(median_us);
 }
 
 function hasMfu(mfu: Mfu | undefined): mfu is Mfu {
