@@ -208,9 +208,11 @@ def _finding(card: FindingCard, most: int, width: int, *, detailed: bool) -> Ite
         return
     cost = next((fact.text for fact in card.facts if fact.label == "cost"), "")
     place = next((place.short for place in card.places if place.short), "")
-    for label, text, style in (("cost", cost, ""), ("", place, ""), ("fix", card.fix, "green")):
+    # Half of a range would say something else.
+    lines = (("cost", cost, "", max(most, 2)), ("", place, "", most), ("fix", card.fix, "green", most))
+    for label, text, style, line_count in lines:
         if text:
-            yield from _wrapped(f"{label} {text}".strip(), width, most, indent=3, style=style)
+            yield from _wrapped(f"{label} {text}".strip(), width, line_count, indent=3, style=style)
 
 
 def _overview(table: Table, most: int, width: int) -> Iterator[Text]:
