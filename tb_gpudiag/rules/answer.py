@@ -100,8 +100,10 @@ class Saving:
 
     @property
     def middle_ns(self) -> float:
-        """What it most likely saves; between the bounds, where nothing else is known."""
-        return self.likely_ns or (self.low_ns + self.high_ns) / 2
+        """What it most likely saves; between the bounds, where nothing else is known. Of what other findings
+        count as well, half of the lower one."""
+        counted = self.basis == "at most; other findings count the same time"
+        return self.likely_ns or (self.low_ns + self.high_ns * (not counted)) / 2
 
 
 WHILE_THE_GPU_WORKS = "the CPU also spends time on this while the GPU works, and then comes late"

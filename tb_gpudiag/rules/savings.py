@@ -84,8 +84,13 @@ def with_saving(finding: Finding, facts: Facts, predicted: Predicted | None, fix
         found = replace(finding, saving=_on_cpu(finding, given_back("cpu", fix), window_ns))
         return _with_beyond(found, removable.beyond if removable else "", window_ns)
     if finding.cost_ns and predicted is not None and removable is not None:
+        why = why_not_replayed(facts)
         saving = _replayed(predicted, removable, given_back("gpu", fix), window_ns)
-        return _less_sure(_with_beyond(replace(finding, saving=saving), removable.beyond, window_ns), facts)
+        if why and not saving.low_ns:
+            # Nothing is left of the range, and the step without the recorder is as unsure as the replay.
+            saving = Saving(0, finding.cost_ns)
+        found = replace(finding, saving=saving, evidence=[*finding.evidence, *_doubt(saving, why)])
+        return _with_beyond(found, removable.beyond, window_ns)
     bound = finding.saving or Saving(0, finding.cost_ns)
     return replace(finding, saving=_inside(bound, window_ns))
 
@@ -137,11 +142,10 @@ def _saving(
     return Saving(low_ns, high_ns, basis, "", likely_ns, possible, back.pairs)
 
 
-def _less_sure(finding: Finding, facts: Facts) -> Finding:
-    """The finding with the reason why the replay may be wrong, if it may be far."""
-    why = why_not_replayed(facts)
-    doubt = [Evidence("Saving less sure", why)] if why else []
-    return replace(finding, evidence=[*finding.evidence, *doubt])
+def _doubt(saving: Saving, why: str) -> list[Evidence]:
+    """Say why the replay may be far from right; empty if it is not."""
+    label = {"replayed": "Saving less sure"}.get(saving.basis, "Saving not replayed")
+    return [Evidence(label, why)] if why else []
 
 
 def _inside(saving: Saving, window_ns: int) -> Saving:

@@ -205,6 +205,8 @@ class Replay:
         host = self._on_host(changes)
         if len(host):
             before = coverage(host, calls.free_from_ns, calls.start_ns)
+            # A call that begins inside of the one before it: what goes away of both goes away once.
+            before -= coverage(host, calls.start_ns, calls.start_ns - np.minimum(calls.between_ns, 0))
             within = coverage(host, calls.inside_from_ns, calls.end_ns)
             between_ns = _less(between, calls.between_ns, before)
             inside_ns = _less(inside, calls.inside_ns, within)
@@ -281,7 +283,7 @@ class Replay:
 def _less(host_ns: Int64, recorded_ns: Int64, removed_ns: Int64) -> Int64:
     """Return what is left of each host time without the same share of it as is removed of the recorded one;
     shape (c,) each."""
-    part = host_ns / np.where(recorded_ns > 0, recorded_ns, 1) if host_ns is not recorded_ns else 1.0
+    part = np.where(recorded_ns > 0, host_ns / np.maximum(recorded_ns, 1), 1.0)
     return host_ns - np.rint(removed_ns * part).astype(np.int64)
 
 

@@ -169,7 +169,9 @@ def test_waits_for_other_ranks_are_not_explained(length_us: Callable[[int, int],
     facts = facts_of(_collectives(length_us))
     assert "does not explain" in why_not_replayed(facts)
     [found] = [f.finding for f in run_rules(facts, RULES).findings if f.rule.id == "GD102"]
-    assert "Saving less sure" in [evidence.label for evidence in found.evidence]
+    assert found.saving is not None
+    assert found.saving.basis == "at most"
+    assert "Saving not replayed" in [evidence.label for evidence in found.evidence]
 
 
 def test_collectives_of_a_single_step_are_not_explained() -> None:
