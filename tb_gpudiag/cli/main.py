@@ -65,6 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     log_output = logging.StreamHandler(sys.stderr)
     log_output.setFormatter(LineFormatter())
     logging.basicConfig(level=logging.ERROR, handlers=[log_output])
+    is_own_process = arguments is None
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments and _is_path(arguments[0]):
         tell("The command is missing. (`gpudiag diagnose PATH` says why a job is slow.)")
@@ -77,7 +78,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return UNUSABLE
     use_environment()
-    do_without_pandas()
+    if is_own_process:
+        do_without_pandas()
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     with without_collecting():  # and import only the subcommand that runs: `explain` needs no protobuf
         command = importlib.import_module(f"tb_gpudiag.cli.{parsed.command}")

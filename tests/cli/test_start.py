@@ -3,11 +3,15 @@ machine and on what else it does."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tb_gpudiag.cli.main import main
 from tests.report.reports import slow_loader
 from tests.with_each import with_each
 
@@ -49,3 +53,11 @@ def test_a_small_trace_is_diagnosed_with_few_modules(tmp_path: Path) -> None:
     assert "rich.console" not in found
     elsewhere = ("jobs.ranks.job_facts", "trace.memory.snapshot", "report.slices.timeline", "trace.nsys.nsys")
     assert not found & {f"tb_gpudiag.{name}" for name in elsewhere}
+
+
+def test_a_program_that_calls_a_command_keeps_pandas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a process of our own does without it."""
+    (tmp_path / "pandas.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main(["explain", "GD101"]) == 0
+    assert importlib.util.find_spec("pandas") is not None
