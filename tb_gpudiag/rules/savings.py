@@ -176,12 +176,14 @@ def plan_fixes(predicted: Predicted, findings: Sequence[Finding]) -> list[Planne
     for i, finding in enumerate(findings):
         if finding.removable is None or finding.saving is None:
             continue
-        alone = np.array([finding.saving.low_ns, finding.saving.likely_ns, finding.saving.high_ns])
-        saved = predicted.saved(*made, finding.removable.most)
+        removable, saving = finding.removable, finding.saving
+        alone = np.array([saving.low_ns, saving.likely_ns, saving.high_ns])
+        # What is not replayed has no place.
+        saved = predicted.saved(*made, removable.most) * (saving.basis == "replayed")
         if saved - so_far < LEAST_PLANNED:
             continue
-        made.append(finding.removable.most)
-        part = (saved - so_far) / max(LEAST_PLANNED, finding.saving.possible[1])
+        made.append(removable.most)
+        part = (saved - so_far) / max(LEAST_PLANNED, saving.possible[1])
         before, allowed_ns = together, predicted.allowed(*made) * window_ns
         together = np.minimum(together + alone * part, allowed_ns)
         low_ns, likely_ns, high_ns = np.rint(together).astype(int).tolist()
