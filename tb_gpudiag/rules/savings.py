@@ -81,8 +81,9 @@ def with_saving(finding: Finding, facts: Facts, predicted: Predicted | None, fix
         return finding
     window_ns, removable = facts.window.duration_ns, finding.removable
     if facts.on_cpu and finding.cost_ns:
-        found = replace(finding, saving=_on_cpu(finding, given_back("cpu", fix), window_ns))
-        return _with_beyond(found, removable.beyond if removable else "", window_ns)
+        removed = removable or Removable(Removal(), beyond="")
+        saving = _on_cpu(finding.cost_ns, removed.most, given_back("cpu", fix), window_ns)
+        return _with_beyond(replace(finding, saving=saving), removed.beyond, window_ns)
     if finding.cost_ns and predicted is not None and removable is not None:
         why = why_not_replayed(facts)
         saving = _replayed(predicted, removable, given_back("gpu", fix), window_ns)
@@ -103,10 +104,9 @@ def _replayed(predicted: Predicted, removable: Removable, back: GivenBack, windo
     return _saving(possible, back, (error, predicted.allowed(removable.most)), window_ns, "replayed")
 
 
-def _on_cpu(finding: Finding, back: GivenBack, window_ns: int) -> Saving:
+def _on_cpu(cost_ns: int, most: Removal, back: GivenBack, window_ns: int) -> Saving:
     """All that the fix removes can come back, and not more: the rest still takes its time."""
-    host_ns = 0 if finding.removable is None else finding.removable.most.host.total
-    removed = min(1.0, max(finding.cost_ns, host_ns) / max(1, window_ns))
+    removed = min(1.0, max(cost_ns, most.host.total) / max(1, window_ns))
     return _saving((removed, removed), back, (0.0, removed), window_ns, "estimate")
 
 
@@ -174,12 +174,11 @@ def plan_fixes(predicted: Predicted, findings: Sequence[Finding]) -> list[Planne
     plan: list[PlannedFix] = []
     so_far, together = 0.0, np.zeros(3)
     for i, finding in enumerate(findings):
-        if finding.removable is None or finding.saving is None:
-            continue
         removable, saving = finding.removable, finding.saving
+        if removable is None or saving is None or saving.basis != "replayed":
+            continue
         alone = np.array([saving.low_ns, saving.likely_ns, saving.high_ns])
-        # What is not replayed has no place.
-        saved = predicted.saved(*made, removable.most) * (saving.basis == "replayed")
+        saved = predicted.saved(*made, removable.most)
         if saved - so_far < LEAST_PLANNED:
             continue
         made.append(removable.most)
