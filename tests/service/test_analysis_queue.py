@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,7 +38,10 @@ class Desk:
     def __init__(self, folder: Path, settings: Settings, module: str = FAKE_WORKER) -> None:
         self.folder = folder
         self.cache = Cache(settings.cache_directory, settings.cache_bytes)
-        self.analyses = AnalysisQueue(settings, self.cache, module=module)
+        self.on_ready: Callable[[], None] = lambda: None
+        self.analyses = AnalysisQueue(
+            settings, self.cache, module=module, on_ready=lambda key, entry: self.on_ready()
+        )
 
     def ask(self, name: str, text: str = "fine") -> Pending:
         path = self.folder / f"{name}.pt.trace.json"
@@ -94,17 +98,39 @@ def test_progress_and_stage_are_reported(desk: Callable[..., Desk]) -> None:
     assert (state.state, state.progress) == ("running", 0.5)
 
 
-def test_at_most_two_run_and_the_latest_request_is_next(desk: Callable[..., Desk]) -> None:
+def test_at_most_two_run_and_the_others_know_their_place(desk: Callable[..., Desk]) -> None:
     here = desk()
     here.pid("a")
     here.pid("b")
-    assert here.ask("c", "hang").state == "queued"
-    assert here.ask("d", "hang").state == "queued"
+    assert here.ask("c", "hang").stage == "1st in the queue"
+    assert here.ask("d", "hang").stage == "2nd in the queue"
     assert here.analyses.counts() == {"queued": 2, "running": 2, "failed": 0}
     here.analyses.cancel("a")
-    eventually(lambda: (state := here.analyses.state("d")) is not None and state.state == "running")
-    assert (state := here.analyses.state("c")) is not None
-    assert state.state == "queued"
+    eventually(lambda: (state := here.analyses.state("c")) is not None and state.state == "running")
+    assert here.ask("d").stage == "1st in the queue"
+
+
+def test_what_no_page_shows_any_more_goes_last(
+    desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(analysis_queue, "VISIBLE_S", 0.0)
+    here = desk(workers=1)
+    here.pid("a")
+    here.ask("c", "hang")
+    assert here.ask("d", "hang").stage == "1st in the queue"
+    assert here.ask("c").stage == "1st in the queue"
+
+
+def test_the_queue_says_how_long_it_takes(desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch) -> None:
+    here = desk(workers=1)
+    now_s = [0.0]
+    monkeypatch.setattr(analysis_queue, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    here.on_ready = lambda: now_s.insert(0, 50.0)
+    here.ask("a")
+    eventually(lambda: here.analyses.state("a") is None)
+    here.pid("b")
+    assert here.ask("c", "hang").stage == "1st in the queue, about 50 s"
+    assert here.ask("d", "hang").stage == "2nd in the queue, about 2 min"
 
 
 def test_only_what_somebody_waits_for_runs_beside_other_programs(
@@ -239,7 +265,8 @@ def test_a_store_that_does_not_answer_is_asked_again(
     monkeypatch.setattr(analysis_queue, "RETRY_AFTER_S", 0.5)
     here = desk(workers=1)
     state = eventually(lambda: state if (state := here.ask("a", "silent")).stage else None)
-    state = eventually(lambda: state if (state := here.ask("a")).state == "queued" and state.stage else None)
+    state = eventually(lambda: state if "tried again" in (state := here.ask("a")).stage else None)
+    assert state.state == "queued"
     assert state.stage == (
         f"{here.folder}/a.pt.trace.json: the store does not answer (check the connection). "
         "It is tried again after 0.5 s."

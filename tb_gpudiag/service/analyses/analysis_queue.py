@@ -10,6 +10,7 @@ import atexit
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,10 +27,17 @@ from tb_gpudiag.service.processes.child_messages import MessageKind
 from tb_gpudiag.service.processes.memory_limit import out_of_time
 from tb_gpudiag.service.settings import Settings
 from tb_gpudiag.trace.files.source import WAITING_FOR_STORE
+from tb_gpudiag.wording.format import ordinal
 
 # A visible page asks about every second. A hidden page stops asking, but its user may come back. An analysis
 # is stopped if nobody asks about it for this long.
 ABANDONED_AFTER_S = 60.0
+
+# A visible page has asked within this time. Its analysis goes before those that a page asked for earlier.
+VISIBLE_S = 3.0
+
+# The wait in the queue is told from how long so many of the last analyses took.
+DURATIONS_KEPT = 20
 
 # How often running analyses are checked against their limits.
 TICK_S = 0.2
@@ -65,6 +73,7 @@ class _Analysis:
     task: Task
     child: Child
     asked_s: float
+    queued_s: float  # when it was first asked for
     state: Literal["queued", "running", "failed", "done"] = "queued"
     progress: float = 0.0
     stage: str = ""
@@ -82,6 +91,10 @@ class _Analysis:
 
     def is_abandoned(self, now_s: float) -> bool:
         return not self.unasked and now_s - self.asked_s > ABANDONED_AFTER_S
+
+    def turn(self, now_s: float) -> tuple[float, float]:
+        """Return the place in the queue: visible pages in the order in which they came, then the others."""
+        return max(0.0, now_s - self.asked_s - VISIBLE_S), self.queued_s
 
 
 class AnalysisQueue:
@@ -106,6 +119,7 @@ class AnalysisQueue:
         self._on_ready = on_ready
         self._module = module
         self._analyses: dict[str, _Analysis] = {}
+        self._durations_s: deque[float] = deque(maxlen=DURATIONS_KEPT)
         self._changed = threading.Condition()
         self._closed = False
         self._scheduler: threading.Thread | None = None
@@ -121,7 +135,7 @@ class AnalysisQueue:
             analysis = self._analyses.get(key)
             now_s = time.monotonic()
             if analysis is None or _may_be_retried(analysis, now_s):
-                new = _Analysis(key, task, Child(self._module), now_s)
+                new = _Analysis(key, task, Child(self._module), now_s, now_s)
                 if analysis is not None:
                     new.failures, new.crashes = analysis.failures, analysis.crashes
                 analysis = self._analyses[key] = new
@@ -133,6 +147,8 @@ class AnalysisQueue:
                 self._tell(analysis)
             analysis.asked_s = now_s
             analysis.awaited |= awaited
+            if analysis.state == "queued" and not analysis.stage:
+                return Pending("queued", stage=self._place(analysis))
             return _state_of(analysis)
 
     def begin(self, key: str, task: Task) -> None:
@@ -206,18 +222,30 @@ class AnalysisQueue:
                 ).start()
 
     def _next(self) -> _Analysis | None:
-        """Return the queued analysis that was asked for last; None if none waits or no more may run."""
+        """Return the queued analysis whose turn it is; None if none waits or no more may run."""
         running = [
             one.stage not in WAITING_STAGES for one in self._analyses.values() if one.state == "running"
         ]
+        queued = self._queue()
+        workers = self._settings.workers
+        if sum(running) >= workers or len(running) >= MOST_PER_WORKER * workers or not queued:
+            return None
+        return queued[0]
+
+    def _queue(self) -> list[_Analysis]:
+        """Return the analyses that wait for a worker, in the order in which they begin."""
         now_s = time.monotonic()
         queued = [
             one for one in self._analyses.values() if one.state == "queued" and one.not_before_s <= now_s
         ]
-        workers = self._settings.workers
-        if sum(running) >= workers or len(running) >= MOST_PER_WORKER * workers or not queued:
-            return None
-        return max(queued, key=lambda analysis: analysis.asked_s)
+        return sorted(queued, key=lambda analysis: analysis.turn(now_s))
+
+    def _place(self, analysis: _Analysis) -> str:
+        """`3rd in the queue`, and about how long that takes once other analyses have ended."""
+        place = self._queue().index(analysis) + 1
+        wait_s = place * sum(self._durations_s) / max(1, len(self._durations_s) * self._settings.workers)
+        long = f", about {round(wait_s / 60)} min" if wait_s >= 90 else f", about {round(wait_s, -1):.0f} s"
+        return f"{ordinal(place)} in the queue{long if wait_s >= 5 else ''}"
 
     def _enforce(self) -> None:
         """Stop analyses that nobody asks about or that take too long. Forget the oldest failures."""
@@ -312,6 +340,7 @@ class AnalysisQueue:
 
     def _finish(self, analysis: _Analysis) -> None:
         analysis.state = "done"
+        self._durations_s.append(time.monotonic() - analysis.began_s)
         if self._analyses.get(analysis.key) is analysis:
             del self._analyses[analysis.key]
         self._tell(analysis)

@@ -63,7 +63,7 @@ function useTimeLeft(state: ReportState | undefined, at_ms: number): string {
 
 function title(entry: TraceEntry, state: ReportState | undefined, again: boolean): string {
   if (entry.writing && !entry.content) return "Waiting for the file to be written";
-  if (state?.state === "queued") return state.stage ? "Waiting" : "Waiting for a free worker";
+  if (state?.state === "queued") return "Waiting";
   if (state?.report) return "Verdict ready. Loading timeline and tables…";
   return again ? "The file has changed. Analyzing it again" : "Analyzing this trace";
 }

@@ -29,7 +29,7 @@ export function Answer<T>({ doing, failed, state, error, answer, children }: Pro
     <>
       {pending && (
         <ProgressCard
-          title={state?.state === "queued" && !state.stage ? "Waiting for a free worker" : doing}
+          title={state?.state === "queued" ? "Waiting" : doing}
           detail={state?.stage ?? ""}
           share={state?.progress ?? 0}
         />
