@@ -12,7 +12,7 @@ import {
   confidenceOf,
   firstBlock,
   gainOf,
-  inBrackets,
+  inColumn,
   ownPlace,
   savedLater,
   savedShort,
@@ -48,7 +48,7 @@ describe("the gain of a fix", () => {
   it("is the step before and after", () => {
     const gain = gainOf(replayed);
     expect(plain(`${gain?.before} → ${gain?.after} ${gain?.of}, ${gain?.share}`)).toBe(
-      "10 ms → 7 ms, in 8 of 10 cases 6 to 8 ms per step, saves 30.0%, in 8 of 10 cases 20.0% to 40.0%",
+      "10 ms → 7 ms (80% range 6 to 8 ms) per step, saves 30.0% (20.0% to 40.0%)",
     );
     expect(plain(savedShort(finding({ saving: replayed })))).toBe("saves 3 ms (2 to 4 ms) per step");
   });
@@ -67,7 +67,7 @@ describe("the gain of a fix", () => {
     });
     const gain = gainOf(most);
     expect(plain(`${gain?.before} → ${gain?.after}`)).toBe(
-      "1.21 s → 0.727 s, in 8 of 10 cases 0.591 to 0.756 s",
+      "1.21 s → 0.727 s (80% range 0.591 to 0.756 s)",
     );
     const short = saving({ high_us: 620_000, high_share: 0.512, high_per_step_us: 620_000 });
     expect(plain(savedShort(finding({ saving: short })))).toBe("saves at most 0.620 s per step");
@@ -170,11 +170,11 @@ it("gives the step after each planned fix, per step if steps are known", () => {
   const devices = [{ window_us: 100_000 }];
   const report = { plan, devices, steps: [], step_time: { median_us: 10_000 } } as unknown as Report;
   expect(plain(stepAfter(report).get(2))).toBe("7 ms, 5 ms at best");
-  expect(plain(stepAfter(report).get(3))).toBe("5 ms, in 8 of 10 cases 4 to 6 ms");
-  expect(plain(inBrackets(stepAfter(report).get(3) ?? ""))).toBe("5 ms (4 to 6 ms)");
-  expect(plain(inBrackets(stepAfter(report).get(2) ?? ""))).toBe("7 ms, 5 ms at best");
+  expect(plain(stepAfter(report).get(3))).toBe("5 ms (80% range 4 to 6 ms)");
+  expect(plain(inColumn(stepAfter(report).get(3) ?? ""))).toBe("5 ms (4 to 6 ms)");
+  expect(plain(inColumn(stepAfter(report).get(2) ?? ""))).toBe("7 ms, 5 ms at best");
   expect(plain(stepBefore(report))).toBe("10 ms");
-  expect(plain(stepAfterAll(plan, report))).toBe("5 ms, in 8 of 10 cases 4 to 6 ms");
+  expect(plain(stepAfterAll(plan, report))).toBe("5 ms (80% range 4 to 6 ms)");
 });
 
 it("says what a fix saves once those before it are made", () => {

@@ -34,15 +34,16 @@ export function between(low: string, high: string): string {
 export interface Gain {
   /** The step without the profiler. */
   readonly before: string;
-  /** "6 ms, in 8 of 10 cases 5 to 8 ms", "178 ms at best". */
+  /** "6 ms (80% range 5 to 8 ms)", "178 ms at best". */
   readonly after: string;
   /** "per step", "over the step window". */
   readonly of: string;
-  /** "saves 40.0%, in 8 of 10 cases 20.0% to 50.0%", "saves at most 33.4%". */
+  /** "saves 40.0% (20.0% to 50.0%)", "saves at most 33.4%". */
   readonly share: string;
 }
 
-const IN_TEN = "in 8 of 10 cases";
+/** Eight in ten of the fixes of a kind end inside. */
+const RANGE = "80% range ";
 
 /** The step time before and after a fix, or the step window if no steps are known. Null if the fix saves no time. */
 export function gainOf(saving: Saving | undefined): Gain | null {
@@ -71,8 +72,8 @@ export function savedOf(
       share: `saves ${percent(likely)}, at most ${percent(high)}`,
     };
   return {
-    after: `${after(likely)}, ${IN_TEN} ${between(after(high), after(low))}`,
-    share: `saves ${percent(likely)}, ${IN_TEN} ${between(percent(low), percent(high))}`,
+    after: `${after(likely)} (${RANGE}${between(after(high), after(low))})`,
+    share: `saves ${percent(likely)} (${between(percent(low), percent(high))})`,
   };
 }
 
@@ -157,12 +158,11 @@ export function stepAfter(report: Report): ReadonlyMap<number, string> {
 }
 
 /** "2.5 ms (2.2 to 3.6 ms)": a column of ranges says once how sure they are. */
-export function inBrackets(after: string): string {
-  const [likely, range] = after.split(`, ${IN_TEN} `);
-  return range ? `${likely} (${range})` : after;
+export function inColumn(after: string): string {
+  return after.replace(RANGE, "");
 }
 
-/** "2.5 ms, in 8 of 10 cases 2.2 to 3.6 ms". */
+/** "2.5 ms (80% range 2.2 to 3.6 ms)". */
 function stepOf(
   { window_us: best, likely_window_us: likely, most_window_us: most }: PlannedFix,
   report: Report,

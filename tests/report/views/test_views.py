@@ -38,8 +38,8 @@ def test_a_format_shows_verdict_account_findings_and_places(format: str, report:
         share(0.6),
         "GD101 input_pipeline",
         "train (train.py, defined at line 12)",
-        "a fix saves most likely",
-        "in 8 of 10 cases (replayed)",
+        "a fix saves about",
+        "80% range",
         "num_workers",
         "Checked, no problem found",
     ):

@@ -2,7 +2,7 @@ import { useEffect, useId, useRef, type ReactNode } from "react";
 import { SEVERITIES } from "../../base/vocabulary";
 import { window_us } from "../../state/account";
 import { costText, costsMemory } from "../../state/findings";
-import { confidenceOf, gainOf, inBrackets, ownPlace, savedLater, savedShort } from "../../state/gain";
+import { confidenceOf, gainOf, inColumn, ownPlace, savedLater, savedShort } from "../../state/gain";
 import { usePage } from "../../state/store";
 import { exportAddress, isEmbedded } from "../../wire/client";
 import type { Finding, Report } from "../../wire/report";
@@ -58,7 +58,7 @@ export function FindingItem({ id, finding, opened, number, after, report, mark }
           {mark}
         </span>
         <span className="gd-saved">{savedShort(finding)}</span>
-        {after !== undefined && <span className="gd-after">{after && `→ ${inBrackets(after)}`}</span>}
+        {after !== undefined && <span className="gd-after">{after && `→ ${inColumn(after)}`}</span>}
         <span className="gd-chevron" aria-hidden="true" />
       </button>
       <div className="gd-finding-links">

@@ -32,7 +32,7 @@ export function Findings({ report, against }: { report: Report; against: Against
       aside={
         <span className="gd-muted">
           {planned
-            ? `${unit} without the profiler: ${stepBefore(report)}. Right column: with fixes 1 to n (in 8 of 10 cases)`
+            ? `${unit} without the profiler: ${stepBefore(report)}. Right column: with fixes 1 to n (80% range)`
             : countOf(first ? counted.length - 1 : counted.length)}
         </span>
       }
@@ -59,7 +59,7 @@ export function Findings({ report, against }: { report: Report; against: Against
       {planned && report.plan && (
         <p className="gd-plan-sum">
           All fixes together: {unit.toLowerCase()} {stepBefore(report)} → {stepAfterAll(report.plan, report)},
-          most likely {percent(report.plan.saving_us, report.plan.window_us)} less.
+          saves {percent(report.plan.saving_us, report.plan.window_us)}.
         </p>
       )}
       <GoneList findings={comparison?.findings?.gone ?? []} />

@@ -155,8 +155,8 @@ def _saving(saving: pb.Saving) -> str:
     low, likely, high = (time_us(us) for us in (saving.low_us, saving.likely_us, saving.high_us))
     if not saving.likely_us or saving.basis.startswith("at most"):
         return f"at most {high}"
-    span = f"{low} to {high} in 8 of 10 cases" if saving.low_us else f"at most {high}"
-    return f"most likely {likely}, {span} ({saving.basis})"
+    span = f"80% range {low} to {high}" if saving.low_us else f"at most {high}"
+    return f"about {likely} ({span}; {saving.basis})"
 
 
 def _cost_there(where: pb.Place) -> str:
