@@ -221,13 +221,6 @@ def outermost_caller(stack: str) -> str:
     return "\n".join(lines[:at])
 
 
-def stepping_line(stack: str) -> str:
-    """Return the part of a stack that ends where an optimizer's step is called; "" outside of optimizers."""
-    lines = stack.split("\n")
-    inside = (i for i, line in enumerate(lines) if OPTIMIZER_FRAME.fullmatch(line, 0, LONGEST_MATCHED))
-    return "\n".join(lines[: next(inside, 0)])
-
-
 def innermost_frame(stack: str) -> str:
     """Return the last frame of a stack."""
     return stack.rpartition("\n")[2]

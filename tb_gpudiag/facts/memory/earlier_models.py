@@ -1,5 +1,5 @@
-"""Models that were trained or called before the newest one, and are still there: those of other folds or
-trials, or of an earlier part of the job."""
+"""Models that were trained before the newest one, and are still there: those of other folds or trials, or of
+an earlier part of the job."""
 
 from __future__ import annotations
 
@@ -12,19 +12,12 @@ from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.vocabulary.recorded import ALLOCATOR_UNIT
-from tb_gpudiag.vocabulary.torch_frames import inside_model
 
 OWN_GRADIENTS = 0.25
 """Of the weights of the newest model: some of them may be frozen."""
 
 MOST_STATES = 2
 """Tensors of a weight's size that an optimizer keeps: Adam's."""
-
-FEWEST_RESULTS = 3
-"""That are still there when the next model is made: those of a model that is only tried out are not."""
-
-MOST_PARTS = 16
-"""Of a job that makes a model, calls it and makes the next one: more are weights made in each step."""
 
 
 def find_earlier_models(allocations: Allocations) -> Int64:
@@ -56,38 +49,6 @@ def find_earlier_models(allocations: Allocations) -> Int64:
     if not alike:
         return _left_behind(allocations)
     return np.sort(np.r_[weights[np.isin(model, alike)], state[np.isin(owner, alike)]])
-
-
-def find_idle_models(allocations: Allocations) -> Int64:
-    """Return the weights that are older than the newest model, as indices, if models were called, without any
-    training, before that one was made, results of theirs were kept for it, and nothing has run as they did
-    since then.
-
-    Only a snapshot's stacks show what runs: no stack ends as one of theirs. What is made between calls at one
-    line is a part of what they call.
-    """
-    alive = np.sort(allocations.alive(int(allocations.failures[-1])))
-    own = (allocations.phase[alive] == Phase.PARAMETER) & (allocations.stack[alive] != NONE)
-    weights = alive[own & ~(allocations.found | allocations.copies_weights)[alive]]
-    called = (allocations.phase == Phase.FORWARD) & (allocations.stack != NONE) & allocations.in_module
-    calls, none = np.flatnonzero(called), np.zeros(0, np.int64)
-    part = np.searchsorted(calls, weights)
-    if not len(part) or not part[-1]:
-        return none
-    newest = weights[part == part[-1]][0]
-    if (allocations.phase[:newest] == Phase.BACKWARD).any():
-        return none
-    begins, stacks = np.unique(part), allocations.memory.stacks
-    if len(begins) > MOST_PARTS:
-        return none
-    number = np.searchsorted(begins, np.arange(len(calls)), side="right")
-    ran = [np.unique(allocations.stack[calls[number == i]]).tolist() for i in range(len(begins) + 1)]
-    for i in range(1, len(begins)):
-        ended = tuple({inside_model(stacks[code]) for code in ran[i]})
-        if any(stacks[code].endswith(ended) for later in ran[i + 1 :] for code in later):
-            return none
-    results = np.intersect1d(calls, allocations.alive(int(allocations.position[newest])))
-    return weights[weights < newest] if len(results) >= FEWEST_RESULTS else none
 
 
 def _left_behind(allocations: Allocations) -> Int64:

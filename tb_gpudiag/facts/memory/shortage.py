@@ -8,12 +8,10 @@ import numpy as np
 
 from tb_gpudiag.arrays import Int64
 from tb_gpudiag.facts.memory.allocations import Allocations
-from tb_gpudiag.facts.memory.earlier_models import find_earlier_models, find_idle_models
+from tb_gpudiag.facts.memory.earlier_models import find_earlier_models
 from tb_gpudiag.facts.memory.fitting import Fit
 from tb_gpudiag.facts.memory.lost_passes import find_lost_passes, trains_elsewhere
-from tb_gpudiag.facts.memory.replaced import find_idle_state, find_replaced_models
 from tb_gpudiag.facts.memory.since import Since, find_since
-from tb_gpudiag.facts.memory.stopped_pass import find_stopped_pass
 from tb_gpudiag.facts.memory.unfinished import bytes_to_come, quadratic_bytes
 from tb_gpudiag.facts.memory.waste import Waste, WasteKind, find_waste
 from tb_gpudiag.facts.memory.ways import Way, find_ways, fits_without
@@ -48,15 +46,10 @@ class Shortage:
             return []
         lost = find_lost_passes(self._allocations, int(self._allocations.failures[-1]))
         kept = self.since.kept if self.since is not None else np.zeros(0, np.int64)
-        replaced = find_replaced_models(self._allocations)
         left = {
             WasteKind.MODELS: find_earlier_models(self._allocations),
-            WasteKind.IDLE: np.setdiff1d(find_idle_models(self._allocations), replaced),
-            WasteKind.IDLE_STATE: find_idle_state(self._allocations),
-            WasteKind.REPLACED: replaced,
             WasteKind.LOADED: find_loaded(self._allocations),
             WasteKind.COPIES: find_copies(self._allocations),
-            WasteKind.STOPPED: find_stopped_pass(self._allocations),
         }
         return find_waste(self._allocations, left, lost, kept, self._fits_without)
 

@@ -41,12 +41,8 @@ class WasteKind(Enum):
     LOST_PASSES = "graphs of forward passes that no backward pass uses"
     RETAINED = "graphs that their backward passes did not let go of"
     MODELS = "models that were made before the newest one, and their optimizers"
-    IDLE = "models that ran only before the newest one was made"
-    IDLE_STATE = "the state of optimizers for weights that another one updates since then"
-    REPLACED = "models that have run, beside a new one of their sizes that is being made"
     LOADED = "checkpoints beside the model that they were made from"
     COPIES = "copies of weights and optimizer state"
-    STOPPED = "activations of a pass that stopped before its backward pass"
     DATA = "more data than a step uses"
     GRADIENTS = "gradients of the last step, during a forward pass"
     GROWN = "a tensor that a line makes anew, larger each time"
@@ -83,7 +79,7 @@ def find_waste(
 ) -> list[Waste]:
     """Find what the job could do without at its last failure, most bytes first.
 
-    left: indices of whole models, copies and passes. kept: of what was kept since the job first got this
+    left: indices of whole models and copies. kept: of what was kept since the job first got this
     far."""
     position = int(allocations.failures[-1])
     found = left | {
@@ -93,12 +89,10 @@ def find_waste(
     }
     frames: dict[WasteKind, Frame | None] = {}
     if lost is not None:
-        del found[WasteKind.STOPPED]
         kind = WasteKind.RETAINED if lost.retained else WasteKind.LOST_PASSES
         found[kind], frames[kind] = lost.own, lost.frame
     else:
-        whole = np.r_[left[WasteKind.STOPPED], left[WasteKind.COPIES]]
-        found |= _kept(allocations, np.setdiff1d(kept, whole))
+        found |= _kept(allocations, np.setdiff1d(kept, left[WasteKind.COPIES]))
         if not len(found[WasteKind.RESULTS]):
             found[WasteKind.RESULTS] = _results(allocations, position)
         if not _are_last(allocations, found[WasteKind.RESULTS]):

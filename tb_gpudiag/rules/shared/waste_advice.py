@@ -29,15 +29,6 @@ _SINCE_THEN = (
     WasteKind.KEPT,
 )
 
-# Whether it is in use shows only in part: what does not make the request fit is not named.
-_LEFT = (
-    WasteKind.IDLE,
-    WasteKind.IDLE_STATE,
-    WasteKind.REPLACED,
-    WasteKind.COPIES,
-    WasteKind.STOPPED,
-)
-
 
 @dataclass(frozen=True)
 class Advice:
@@ -65,7 +56,7 @@ def _matters(waste: Waste, memory: DeviceMemory) -> bool:
     held = failure.held.allocated_bytes
     if waste.kind is WasteKind.LOADED:
         return waste.bytes >= failure.requested_bytes
-    if waste.kind in _LEFT:
+    if waste.kind is WasteKind.COPIES:  # whether they are in use shows only in part
         return waste.bytes >= WORTH_SHARE * held and waste.fits is not False
     if waste.kind is WasteKind.GRADIENTS:
         enough = waste.bytes >= max(WORTH_SHARE * held, failure.requested_bytes)
@@ -112,23 +103,6 @@ _ON: dict[WasteKind, tuple[str, str]] = {
         "of them on the host, and let go of the rest before the next one is made.",
         CODE["models"],
     ),
-    WasteKind.IDLE: (
-        "Models that ran before the newest one was made, and not since then, are still there ({held}): "
-        "unless you call them again, let go of them, or move them to the host, before the next one is made.",
-        CODE["models"],
-    ),
-    WasteKind.IDLE_STATE: (
-        "The state of an optimizer that has not stepped since another one began to update the same weights "
-        "is still there ({held}, made{where}): unless it steps again, let go of that optimizer before the "
-        "next one steps.",
-        CODE["models"],
-    ),
-    WasteKind.REPLACED: (
-        "A model that has run is still there while a new one of the same sizes is made ({held}): unless you "
-        "call it again, let go of it first, or read the new weights into the host's memory, and copy them "
-        "into the old model.",
-        CODE["models"],
-    ),
     WasteKind.LOADED: (
         "What torch.load() put on the GPU is still there beside the model ({held}): load checkpoints into "
         "the host's memory, and let go of them.",
@@ -138,12 +112,6 @@ _ON: dict[WasteKind, tuple[str, str]] = {
         "Copies of weights or optimizer state hold {held}, most of it{where}: make them in the host's "
         "memory.",
         CODE["models"],
-    ),
-    WasteKind.STOPPED: (
-        "The activations of a forward pass without a backward pass still hold {held}, most of it{where}. If "
-        "an error stopped that step, its traceback keeps them: let go of it. A notebook keeps the last one "
-        "in sys.last_value and sys.last_traceback.",
-        CODE["before"],
     ),
     WasteKind.DATA: (
         "Data that was put on the GPU before the first step holds {held}, most of it{where}: leave the data "
