@@ -310,7 +310,10 @@ class Facts:
         windows = self.recording, self.steady, self.host_window
         return LaunchFacts(self.work, self.host_time, *windows, self.main_thread_spans, ledgers)
 
-    host_work = fact(lambda f: HostWork(f.work, f.host_time, f.launches.calls, on_cpu=not f.gpu_times))
+    @cached_property
+    def host_work(self) -> HostWork:
+        starts_ns, on_cpu = self.recorded_steps.start_ns, not self.gpu_times
+        return HostWork(self.work, self.host_time, self.launches.calls, starts_ns, on_cpu=on_cpu)
 
     job = fact(lambda f: job_kind(f.host))
 

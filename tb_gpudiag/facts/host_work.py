@@ -6,15 +6,15 @@ from functools import cached_property
 
 import numpy as np
 
-from tb_gpudiag.arrays import Bool
+from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.facts.core.handover import HostTime
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
-from tb_gpudiag.facts.kernels.little_work import computes_little
+from tb_gpudiag.facts.kernels.little_work import in_small_operators
 from tb_gpudiag.facts.launching.driver_calls import DriverCalls
 from tb_gpudiag.facts.waiting.host_tasks import HostTasks, find_host_tasks
 from tb_gpudiag.facts.waiting.interruptions import Interruptions, find_interruptions
-from tb_gpudiag.facts.waiting.overhead import RecorderCost, in_slow_views, in_small_operators, recorder_cost
+from tb_gpudiag.facts.waiting.overhead import RecorderCost, in_slow_views, recorder_cost
 from tb_gpudiag.facts.waiting.training_mode import (
     AnomalyMode,
     TrainingMode,
@@ -30,10 +30,12 @@ from tb_gpudiag.vocabulary.operators import TABLE_GRADIENT
 class HostWork:
     """The host's work in the whole recording."""
 
-    def __init__(self, work: Work, host_time: HostTime, calls: DriverCalls, *, on_cpu: bool) -> None:
+    def __init__(
+        self, work: Work, host_time: HostTime, calls: DriverCalls, step_starts_ns: Int64, *, on_cpu: bool
+    ) -> None:
         """on_cpu: operators compute on the CPU."""
         self._work, self._host, self._host_time = work, host_time.host, host_time
-        self._calls, self._on_cpu = calls, on_cpu
+        self._calls, self._step_starts_ns, self._on_cpu = calls, step_starts_ns, on_cpu
 
     @cached_property
     def tasks(self) -> HostTasks:
@@ -48,7 +50,7 @@ class HostWork:
     @cached_property
     def small_operators(self) -> Bool:
         """Mask of the events in operators that are mostly overhead on the CPU."""
-        return in_small_operators(self._host)
+        return in_small_operators(self._host, self._step_starts_ns)
 
     @cached_property
     def slow_views(self) -> Bool:
@@ -64,11 +66,6 @@ class HostWork:
     def optimizer_steps(self) -> Bool:
         """Mask of the events in steps of an optimizer, shape (n,)."""
         return self._host.tree.under(match(self._host.events, OPTIMIZER_STEP))
-
-    @cached_property
-    def computes_little(self) -> Bool:
-        """Mask of the events in operators on the CPU that compute little, however long they take."""
-        return computes_little(self._host)
 
     @cached_property
     def without_gradients(self) -> Bool:

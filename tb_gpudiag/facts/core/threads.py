@@ -114,6 +114,14 @@ class HostTree:
         end[self.spans[self._nesting.opened_by]] = self._closes_ns
         return end
 
+    @cached_property
+    def own_ns(self) -> Int64:
+        """The time of each event without the spans inside it, shape (n,)."""
+        inside = np.flatnonzero(self.parent != NONE)
+        own: Int64 = self.events.duration_ns.copy()
+        np.subtract.at(own, self.parent[inside], self.events.duration_ns[inside])
+        return own
+
     def activities(self) -> dict[int, Activity]:
         """Return thread index -> its segments, from its first span's start to its last one's end."""
         thread = self.events.thread[self.spans]

@@ -63,7 +63,7 @@ def find_interruptions(host: Host, *, on_cpu: bool) -> Interruptions:
     chosen = np.flatnonzero(some)
     if len(chosen) < _FEWEST_CALLS:
         return Interruptions()
-    own_ns = _own_ns(host)[chosen]
+    own_ns = tree.own_ns[chosen]
     kind, _ = groups(events.name[chosen].astype(np.int64), events.shapes[chosen].astype(np.int64))
     far = np.where(own_ns > FAR_LONGER * _medians(own_ns, kind)[kind], own_ns, 0)
     longest = int(chosen[far.argmax()]), int(far.max())
@@ -97,15 +97,6 @@ def _stalled(own_ns: Int64, kind: Int64) -> Bool:
     often = np.bincount(kind, weights=stalled) > _MOST_STALLED * calls
     found: Bool = stalled & ~often[kind]
     return found
-
-
-def _own_ns(host: Host) -> Int64:
-    """The time of each span without the spans inside it, shape (n,)."""
-    events, parent = host.events, host.tree.parent
-    inside = np.flatnonzero(parent != NONE)
-    own: Int64 = events.duration_ns.copy()
-    np.subtract.at(own, parent[inside], events.duration_ns[inside])
-    return own
 
 
 def _medians(values: Int64, group: Int64) -> Int64:

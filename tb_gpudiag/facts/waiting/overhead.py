@@ -13,8 +13,6 @@ from tb_gpudiag.facts.core.intervals import Intervals
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.trace.events import Events
-from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.operators import COMPUTES_NOTHING
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
 
@@ -27,17 +25,6 @@ _FEWEST_FRAMES = 100
 
 # A call that has nothing to wait for returns within this time.
 _AT_ONCE_NS = 5_000
-
-# Dispatching an operator takes some microseconds, more while it is recorded. In 20 µs one core computes about
-# a million operations: such an operator may still be mostly overhead.
-SMALL_NS: Final = 20_000
-
-# The operating system interrupts some operators for some milliseconds. Where nearly all calls of an operator
-# are small, the few others are such calls, unless they take more than twice the time of all small ones.
-_USUALLY: Final = levels.NEARLY_ALL
-_INTERRUPTED_NS: Final = 5_000_000
-_MOST_INTERRUPTED: Final = 2
-
 
 # An operator that makes another view of a tensor computes nothing. In public traces it takes 1 to 30 µs of
 # its own while it is recorded; where something runs inside of each operator, half of them take 0.2 ms.
@@ -172,38 +159,13 @@ def _begin_in(starts_ns: Int64, stretches: Intervals) -> Int64:
     return np.searchsorted(starts_ns, stretches.end) - np.searchsorted(starts_ns, stretches.start)
 
 
-def in_small_operators(host: Host) -> Bool:
-    """Mask of the events whose innermost operator is small, shape (n,)."""
-    small = _small(host.events)
-    found: Bool = host.operator != NONE
-    found[found] = small[host.operator[found]]
-    return found
-
-
 def in_slow_views(host: Host) -> Bool:
     """Mask of the events whose innermost operator computes nothing, and takes SLOW_VIEW_NS and more without
     the operators inside of it, for each of these; shape (n,)."""
     events, parent = host.events, host.tree.parent
-    own_ns, inner = events.duration_ns.copy(), np.flatnonzero(parent != NONE)
-    np.subtract.at(own_ns, parent[inner], events.duration_ns[inner])
-    pieces = np.maximum(1, np.bincount(parent[inner], minlength=len(events)))
+    pieces = np.maximum(1, np.bincount(parent[parent != NONE], minlength=len(events)))
     slow = match(events, COMPUTES_NOTHING) & (events.category == Category.CPU_OP)
-    slow &= own_ns >= SLOW_VIEW_NS * pieces
+    slow &= host.tree.own_ns >= SLOW_VIEW_NS * pieces
     found: Bool = host.operator != NONE
     found[found] = slow[host.operator[found]]
     return found
-
-
-def _small(events: Events) -> Bool:
-    operator = events.category == Category.CPU_OP
-    small: Bool = operator & (events.duration_ns < SMALL_NS)
-    longer = operator & ~small & (events.duration_ns < _INTERRUPTED_NS)
-    names = len(events.names)
-    calls, few = (np.bincount(events.name[some], minlength=names) for some in (operator, operator & ~small))
-    time, more = (
-        np.bincount(events.name[some], weights=events.duration_ns[some], minlength=names)
-        for some in (small, longer)
-    )
-    interrupted = (few <= (1 - _USUALLY) * calls) & (more <= _MOST_INTERRUPTED * time)
-    small |= longer & interrupted[events.name]
-    return small

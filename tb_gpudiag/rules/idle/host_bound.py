@@ -154,8 +154,7 @@ def _on_cpu(facts: Facts, lost: Lost) -> RuleAnswer:
     python = free & lost.of(*BETWEEN_CALLS)
     overhead = free & in_overhead(lost, facts.host_work.small_operators)
     python_ns = lost.total_ns(python)
-    little = free & in_overhead(lost, facts.host_work.computes_little)
-    loops = replace(removing(lost.stretches(python | overhead | little)), beyond=_LOOPS)
+    loops = replace(removing(lost.stretches(python | overhead)), beyond=_LOOPS)
     if usual_share(facts, lost, python, RECORDED) >= LEAST_CPU_SHARE:
         general = replace(python_finding(facts.host, lost, python), removable=loops)
         if lost.total_ns(python & unseen(lost, facts)) >= MOSTLY_UNSEEN * python_ns:

@@ -11,8 +11,9 @@ from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.kernels.little_work import SMALL_NS
 from tb_gpudiag.facts.waiting.interruptions import stalled_spans
-from tb_gpudiag.facts.waiting.overhead import LEAST, MOST, SMALL_NS, EventCosts
+from tb_gpudiag.facts.waiting.overhead import LEAST, MOST, EventCosts
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.answer import Evidence, Finding, Fix
 from tb_gpudiag.rules.rule import fix_code
@@ -175,12 +176,13 @@ def python_finding(host: Host, lost: Lost, chosen: Bool) -> Finding:
 def dispatch_finding(host: Host, lost: Lost, chosen: Bool, steps: int) -> Finding:
     """Report time in small operators. chosen: mask of it."""
     cost_ns, operators = lost.total_ns(chosen), np.unique(host.operator[lost.event[chosen]])
+    usual_ns = float(np.median(host.tree.own_ns[operators]))
     whole = lost.total_ns(lost.of(Cause.DISPATCH, Cause.LAUNCH, Cause.ALLOCATOR))
     return Finding(
         title=lost.sentence("CPU operator overhead", cost_ns),
-        summary=f"The main thread calls {number(len(operators), 'operator')} of "
-        f"{duration(cost_ns / len(operators))} on average. Dispatching such an operator takes longer than "
-        "what it computes.",
+        summary=f"The main thread calls {number(len(operators), 'operator')}, half of which take at most "
+        f"{duration(usual_ns)}. Dispatching such an operator takes longer than what it computes. Calls that "
+        "take far longer than the same ones otherwise do waited for a core.",
         fix=FEWER_OPERATORS,
         cost_ns=cost_ns,
         evidence=[
