@@ -247,7 +247,7 @@ fuzz: .make/fuzz
 	for target in $(FUZZ_TARGETS); do $(BIN)/python -m tests.fuzz $$target --seconds $(FUZZ_S) || exit 1; done
 endif
 
-$(SANITIZED)/built: .make/venv $(shell find tb_gpudiag -name '*.py' -o -name '*.pyx')
+$(SANITIZED)/built: .make/venv $(shell find tb_gpudiag -name '*.py' -o -name '*.pyx' -o -name '*.pxd')
 	@rm -rf $(SANITIZED) && mkdir -p $(SANITIZED)
 	@cp -r tb_gpudiag setup.py pyproject.toml README.md LICENSE $(SANITIZED) && ln -s ../../tests $(SANITIZED)/tests
 	@find $(SANITIZED) -name '*.so' -delete

@@ -23,7 +23,9 @@ from setuptools.command.sdist import sdist
 
 ROOT = Path(__file__).resolve().parent
 FRONTEND = ROOT / "frontend"
-COMPILED = sorted(path.relative_to(ROOT) for path in (ROOT / "tb_gpudiag").rglob("*.pyx"))
+PACKAGE = ROOT / "tb_gpudiag"
+TYPED = (path for path in PACKAGE.rglob("*.py") if path.with_suffix(".pxd").exists())
+COMPILED = sorted(path.relative_to(ROOT) for path in (*PACKAGE.rglob("*.pyx"), *TYPED))
 # Cython's code for arrays, which it writes. In each of the modules, it would be nine tenths of them.
 SHARED = Path("tb_gpudiag", "trace", "_memoryviews.c")
 BUILT_MODULE = ROOT / "tb_gpudiag" / "static" / "index.js"

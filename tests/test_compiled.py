@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from tests.conftest import REPOSITORY
 
-MODULES = sorted((REPOSITORY / "tb_gpudiag").rglob("*.pyx"))
+PACKAGE = REPOSITORY / "tb_gpudiag"
+TYPED = [path for path in PACKAGE.rglob("*.py") if path.with_suffix(".pxd").exists()]
+MODULES = sorted([*PACKAGE.rglob("*.pyx"), *TYPED])
 
 
 def test_all_check_bounds() -> None:

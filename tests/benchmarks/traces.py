@@ -19,7 +19,8 @@ from tests.conftest import SHARED_TRACES
 
 SIZE_BYTES = 500 << 20
 
-_NUMBER = re.compile(rb'"(ts|correlation|External id|Python id|Python parent id)":\s*(\d+)')
+_NUMBER = re.compile(rb'"(ts|correlation|id|External id|Ev Idx|Python id|Python parent id)":\s*(\d+)')
+_SAME_NUMBERS = {b"id": b"correlation", b"Python parent id": b"Python id"}
 
 _BEGIN = """
 import time
@@ -54,17 +55,19 @@ def large_trace(folder: Path, size_bytes: int = SIZE_BYTES) -> Path:
     """Write a trace of about this size by repeating the events of a real one, or of a built one without
     it.
 
-    The repetitions follow one another in time, and each has ids of its own: sorting and joining cost what
-    they do in a recording of this length.
+    The repetitions follow one another in time and in their ids, as in a recording of this length: sorting and
+    joining cost what they do there, and nothing seems to be missing.
     """
     before, events, after = _parts()
-    times = [int(found[2]) for found in _NUMBER.finditer(events) if found[1] == b"ts"]
-    after_us, after_id = max(times) - min(times) + 1_000, 1 << 24
+    numbers: dict[bytes, list[int]] = {}
+    for found in _NUMBER.finditer(events):
+        numbers.setdefault(_SAME_NUMBERS.get(found[1], found[1]), []).append(int(found[2]))
+    span = {key: max(found) - min(found) + (1_000 if key == b"ts" else 1) for key, found in numbers.items()}
     path = folder / "large.1.pt.trace.json"
     with path.open("wb") as file:
         file.write(before + events)
         for number in range(1, size_bytes // len(events)):
-            file.write(b"," + _shifted(events, number * after_us, number * after_id))
+            file.write(b"," + _shifted(events, {key: number * of_one for key, of_one in span.items()}))
         file.write(after)
     return path
 
@@ -76,9 +79,10 @@ def small_trace(folder: Path) -> Path:
     return path
 
 
-def _shifted(events: bytes, by_us: int, by_id: int) -> bytes:
+def _shifted(events: bytes, by: dict[bytes, int]) -> bytes:
     def number(found: re.Match[bytes]) -> bytes:
-        return b'"%s": %d' % (found[1], int(found[2]) + (by_us if found[1] == b"ts" else by_id))
+        key = found[1]
+        return b'"%s": %d' % (key, int(found[2]) + by[_SAME_NUMBERS.get(key, key)])
 
     return _NUMBER.sub(number, events)
 

@@ -56,7 +56,7 @@ def hold_out(work: Work, communication: Bool, calls: Calls, streams: Streams, pa
     """
     events = work.events
     start, end = work.start_ns, work.end_ns
-    previous, call, other = streams.previous, streams.call, streams.other
+    previous, call, other = streams.order.previous, streams.call, streams.other
     since_previous = np.where(previous == NONE, 0, start - end[previous])
     since_other = np.where(other == NONE, 0, start - end[other])
     late = _late_in_call(events, calls, call)

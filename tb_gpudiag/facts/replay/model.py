@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-from itertools import pairwise
-
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
@@ -50,14 +47,14 @@ class Calls:
     full_queue_target: Int64  # the work that must end before the queue has room, or NONE
     full_queue_call: Int64  # the call that launched it, or NONE
 
-    @cached_property
-    def full_queue(self) -> tuple[list[int], list[int]]:
-        """full_queue_target and full_queue_call as lists."""
-        return self.full_queue_target.tolist(), self.full_queue_call.tolist()
 
+@dataclass(frozen=True, eq=False)
+class Succession:
+    """How work follows other work on the same stream. Shape (g,) each."""
 
-ReplayedWork = tuple[int, int, int, bool, int, int, int, int]
-"""One piece of work of Streams: its entries in the columns, in the order of these, and its index."""
+    previous: Int64  # the work before each one on its stream, or NONE
+    work: Int64  # all work, sorted by the calls by which it and all before it on its stream are launched
+    launched: Int64  # those calls, in this order
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,25 +74,7 @@ class Streams:
     other: Int64
     handshake_ns: Int64
     stream: Int64  # its number, from 0
-
-    @cached_property
-    def lines(self) -> list[tuple[list[int], list[ReplayedWork]]]:
-        """The calls of each stream that launched its work (never decreasing), and that work, in order."""
-        order = np.argsort(self.stream, kind="stable")
-        stream = self.stream[order]
-        columns = (
-            *(self.call, self.duration_ns, self.latency_ns, self.from_return),
-            *(self.turnaround_ns, self.other, self.handshake_ns),
-        )
-        calls = running_maximum(self.call[order], stream).tolist()
-        work = list(zip(*(column[order].tolist() for column in columns), order.tolist(), strict=True))
-        borders = np.searchsorted(stream, np.arange(int(stream.max(initial=NONE)) + 2)).tolist()
-        return [(calls[low:high], work[low:high]) for low, high in pairwise(borders)]
-
-    @cached_property
-    def previous(self) -> Int64:
-        """The work before each one on its stream, or NONE."""
-        return previous_of(self.stream)
+    order: Succession
 
 
 def calls_of(work: Work, blocking: Int64, full_queue: Int64, marks: Int64) -> Calls:
@@ -195,7 +174,8 @@ def streams_of(work: Work, calls: Calls) -> Streams:
     call = _call_of(work, calls, start)
     delay = start - calls.start_ns[call] if len(work) else start
     number = numbered(work.stream_key)[1]
-    previous = previous_of(number)
+    order = order_of(call, number)
+    previous = order.previous
     turnaround = np.where(previous == NONE, 0, start - end[previous])
     has_previous = previous != NONE
     # How long after the call a graph's later nodes start says nothing about launching.
@@ -217,16 +197,18 @@ def streams_of(work: Work, calls: Calls) -> Streams:
     latency[from_return] = since_return[from_return]
     turnaround = np.where(by_stream, turnaround, np.minimum(turnaround, usual_turnaround))
     handshake = np.where(other == NONE, 0, start - end[other]) if len(work) else start
-    return Streams(call, end - start, latency, from_return, turnaround, other, handshake, number)
+    return Streams(call, end - start, latency, from_return, turnaround, other, handshake, number, order)
 
 
-def previous_of(number: Int64) -> Int64:
-    """Return the index of the number before each one that equals it, or NONE, shape of `number`."""
-    order = np.argsort(number, kind="stable")
-    same = np.flatnonzero(number[order][1:] == number[order][:-1])
-    previous = np.full(len(number), NONE, np.int64)
-    previous[order[same + 1]] = order[same]
-    return previous
+def order_of(call: Int64, number: Int64) -> Succession:
+    """Find how work follows. call, number: that launched each work, and of its stream, shape (g,)."""
+    by_stream = np.argsort(number, kind="stable")
+    same = np.flatnonzero(number[by_stream][1:] == number[by_stream][:-1])
+    previous, launched = np.full(len(number), NONE, np.int64), np.zeros_like(call)
+    previous[by_stream[same + 1]] = by_stream[same]
+    launched[by_stream] = running_maximum(call[by_stream], number[by_stream])
+    work = np.argsort(launched, kind="stable")
+    return Succession(previous, work, launched[work])
 
 
 def _call_of(work: Work, calls: Calls, start: Int64) -> Int64:

@@ -1,18 +1,35 @@
-"""Simulated times follow the model's rules, whatever the calls and the work."""
+"""Simulated times follow the model's rules, whatever the calls and the work, with a compiler and without."""
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
+from importlib.machinery import SourceFileLoader
+from types import ModuleType
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tb_gpudiag.arrays import NONE, Int64
-from tb_gpudiag.facts.replay.model import Calls, Streams
+from tb_gpudiag.facts.replay.model import Calls, Streams, order_of
 from tb_gpudiag.facts.replay.simulation import NEVER, simulate
+from tests.conftest import REPOSITORY
 
 Column = Callable[[int, int, int], Int64]
+
+
+def not_compiled(name: str) -> ModuleType:
+    """Load a module of the package from its source, even if it was compiled."""
+    loader = SourceFileLoader(f"plain.{name}", str(REPOSITORY.joinpath(*name.split(".")).with_suffix(".py")))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+PLAIN = not_compiled("tb_gpudiag.facts.replay.simulation")
 
 
 def model(draw: Column, calls: int, work: int, streams: int) -> tuple[Calls, Streams]:
@@ -35,14 +52,20 @@ def model(draw: Column, calls: int, work: int, streams: int) -> tuple[Calls, Str
         *(full, np.where(full == NONE, NONE, call[full])),
     )
     lengths = (draw(work, 0, 30), draw(work, 0, 20), draw(work, 0, 1) > 0, draw(work, 0, 9))
-    return line, Streams(call, *lengths, other, draw(work, 0, 9), number)
+    return line, Streams(call, *lengths, other, draw(work, 0, 9), number, order_of(call, number))
 
 
 @given(st.integers(0, 2**32), st.integers(1, 30), st.integers(1, 40), st.integers(1, 4))
 def test_times_follow_the_rules(seed: int, calls: int, work: int, streams: int) -> None:
     random = np.random.default_rng(seed)
     line, gpu = model(lambda n, least, most: random.integers(least, most + 1, n), calls, work, streams)
-    begun, ends = simulate(line, gpu, line.between_ns, line.inside_ns, line.target)
+    for simulated in (simulate, PLAIN.simulate):
+        check(line, gpu, *simulated(line, gpu, line.between_ns, line.inside_ns, line.target))
+
+
+def check(line: Calls, gpu: Streams, begun: Int64, ends: Int64) -> None:
+    """Compare the times with the rules."""
+    calls = len(begun)
     launched = begun.copy()  # when calls return, as their own work sees it
     before = line.start_ns[0] - line.between_ns[0] if calls else 0
     for one in range(calls):
@@ -52,7 +75,7 @@ def test_times_follow_the_rules(seed: int, calls: int, work: int, streams: int) 
         before = max([begun[one], *ended(ends, target), *([] if waits_for_own else ended(ends, full))])
         before += line.inside_ns[one]
         launched[one] = begun[one] + line.inside_ns[one] if waits_for_own else before
-    for stream in range(streams):
+    for stream in range(int(gpu.stream.max()) + 1):
         before = NEVER
         for one in np.flatnonzero(gpu.stream == stream).tolist():
             issued = (launched if gpu.from_return[one] else begun)[gpu.call[one]] + gpu.latency_ns[one]
