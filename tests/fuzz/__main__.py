@@ -12,11 +12,10 @@ import sys
 import time
 import traceback
 import warnings
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.fuzz.inputs import CORPUS, inputs, made
+from tests.fuzz.inputs import CORPUS, input_of, made
 
 FOUND = Path(__file__).resolve().parents[2] / "build" / "fuzz"
 MOST_BYTES = 1 << 20
@@ -81,20 +80,24 @@ def _fuzz(name: str, seconds: int) -> None:
 
 
 def _fuzz_blindly(name: str, seconds: int, first: int, most: int) -> int:
-    """Run the target on one input after the other, and keep those that fail. Return 1 if one did."""
+    """Run the target on the input of one seed after the other, and keep those that fail. Return 1 if one did.
+
+    If a sanitizer ends the process, the file `running` has the seed.
+    """
     from tests.fuzz.targets import TARGETS
 
     found = FOUND / name
     found.mkdir(parents=True, exist_ok=True)
-    running = open(found / "running", "w+b", buffering=0)  # noqa: SIM115  (what is left if a sanitizer ends this)
+    running = open(found / "running", "wb", buffering=0)  # noqa: SIM115  (opening it for each takes long)
     signal.signal(signal.SIGPROF, _hangs)
-    target, made_inputs = TARGETS[name], inputs(name, first)
-    target(next(made_inputs))  # what a target makes once, such as a server, takes long
-    begin, count, failures = time.monotonic(), 0, set()
+    warnings.simplefilter("error", RuntimeWarning)  # numbers that do not fit
+    target = TARGETS[name]
+    target(input_of(name, first))  # what a target makes once, such as a server, takes long
+    begin, begin_cpu, count, failures = time.monotonic(), time.process_time(), 0, set()
     while count < most and time.monotonic() < begin + seconds:
-        content = next(made_inputs)
-        os.pwrite(running.fileno(), content, 0)  # a file opened anew each time takes longer than most inputs
-        running.truncate(len(content))
+        seed = first + count
+        os.pwrite(running.fileno(), b"%d" % seed, 0)
+        content = input_of(name, seed)
         count += 1
         try:
             _run(target, content)
@@ -102,15 +105,16 @@ def _fuzz_blindly(name: str, seconds: int, first: int, most: int) -> int:
             where = traceback.extract_tb(error.__traceback__)[-1]
             failure = (type(error).__name__, where.filename, where.lineno)
             if failure not in failures:
-                (found / f"failed-{zlib.crc32(content):08x}").write_bytes(content)
+                (found / f"failed-{seed}").write_bytes(content)
                 traceback.print_exc()
             failures.add(failure)
     running.close()
     os.unlink(running.name)
-    took = time.monotonic() - begin
+    took, took_cpu = time.monotonic() - begin, time.process_time() - begin_cpu
     print(
         f"fuzz: {name}: {count:,} inputs from seed {first} in {took:,.0f} s, "
-        f"{len(failures)} kinds of failures"
+        f"{count / took_cpu:,.0f} a second of CPU time, {len(failures)} kinds of failures",
+        flush=True,
     )
     return 1 if failures else 0
 
@@ -122,9 +126,7 @@ def _run(target: Callable[[bytes], None], content: bytes) -> None:
     # Code that never returns to Python is ended with the process. Its input is left behind.
     signal.setitimer(signal.ITIMER_VIRTUAL, 3 * MOST_SECONDS_EACH)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", RuntimeWarning)  # numbers that do not fit
-            target(content)
+        target(content)
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import random
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 
 from tests.fuzz.mutate import damaged, mutated
@@ -28,11 +27,14 @@ _MAKERS: dict[str, Callable[[random.Random], bytes]] = {
 }
 
 
-def inputs(target: str, first: int) -> Iterator[bytes]:
-    """Yield inputs without end, one for each seed from this one on."""
-    corpus = [path.read_bytes() for path in sorted((CORPUS / target).glob("*"))]
-    for seed in itertools.count(first):
-        yield made(target, random.Random(seed).choice(corpus or [b""]), seed)
+def input_of(target: str, seed: int) -> bytes:
+    """Return the input of a seed."""
+    return made(target, random.Random(seed).choice(_corpus(target)), seed)
+
+
+@cache
+def _corpus(target: str) -> list[bytes]:
+    return [path.read_bytes() for path in sorted((CORPUS / target).glob("*"))] or [b""]
 
 
 def made(target: str, content: bytes, seed: int) -> bytes:

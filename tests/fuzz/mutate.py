@@ -156,7 +156,7 @@ def _wrap(draw: random.Random, slots: list[Slot]) -> None:
 def _deepen(draw: random.Random, slots: list[Slot]) -> None:
     """Nest nothing, deep: seldom so deep that it costs time."""
     container, key = draw.choice(slots)
-    container[key] = Deep(draw.choice((10, 200, 300, 1_200)) if draw.random() < 0.97 else 100_000)
+    container[key] = Deep(draw.choice((10, 200, 300, 1_200)) if draw.random() < 0.999 else 100_000)
 
 
 IN_JSON: tuple[Change, ...] = (_replace, _shift, _shift, _copy, _remove, _repeat)

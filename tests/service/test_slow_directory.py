@@ -64,7 +64,7 @@ class CountedEntry:
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     found = Calls()
-    stat, scandir, open_local = os.stat, os.scandir, local_search.__dict__["open_local"]
+    stat, scandir, first_bytes = os.stat, os.scandir, local_search.__dict__["first_bytes"]
 
     class Listed:
         def __init__(self, path: str) -> None:
@@ -84,11 +84,11 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
 
     def counted_open(*arguments: Any) -> Any:
         found.note("open")
-        return open_local(*arguments)
+        return first_bytes(*arguments)
 
     monkeypatch.setattr(os, "scandir", Listed)
     monkeypatch.setattr(os, "stat", counted_stat)
-    monkeypatch.setattr(local_search, "open_local", counted_open)
+    monkeypatch.setattr(local_search, "first_bytes", counted_open)
     return found
 
 

@@ -16,7 +16,7 @@ from tb_gpudiag.trace.compile_log.log import CompileLog
 from tb_gpudiag.trace.compile_log.read_log import UNKNOWN_PID, pid_of_log, read_compile_log
 from tb_gpudiag.trace.events import Trace
 from tb_gpudiag.trace.files.file_names import TraceFile
-from tb_gpudiag.trace.files.opening import open_local
+from tb_gpudiag.trace.files.opening import first_bytes
 from tb_gpudiag.trace.files.source import is_remote
 from tb_gpudiag.vocabulary.compile_spans import COMPILED_FUNCTION
 from tb_gpudiag.vocabulary.marks import COMPILED_CODE
@@ -122,6 +122,6 @@ def _began_before_the_end(log: CompileLog, trace: Trace) -> bool:
 
 
 def _pid(path: str, folder: str) -> int | None:
-    with suppress(OSError, TraceError), open_local(path, folder) as content:
-        return pid_of_log(content.read(_HEAD_BYTES))
+    with suppress(OSError, TraceError):
+        return pid_of_log(first_bytes(path, _HEAD_BYTES, folder))
     return None

@@ -282,7 +282,7 @@ MOST_ENTRY_BYTES: Final = 8 << 20
 MOST_OF_INTEREST: Final = 100_000
 # Output of a program in its log has fewer lines. Reading goes on no further.
 MOST_MALFORMED: Final = 100_000
-BLOCK_BYTES: Final = 4 << 20
+BLOCK_BYTES: Final = 256 << 10
 
 # What decides whether an entry is of interest is at its start.
 _NAME_BYTES: Final = 400

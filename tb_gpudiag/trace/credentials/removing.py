@@ -179,7 +179,10 @@ def _removed(texts: list[str]) -> dict[str, str]:
     """Return the texts that have credentials, each with what is left of it."""
     coded = [text.encode("utf-8", "surrogatepass") for text in texts]
     search, changed = CredentialFilter(bounded=True), {}
-    for number in np.flatnonzero(_may_have(pa.array(coded, pa.large_binary()))).tolist():
+    likely = range(len(coded))
+    if sum(map(len, coded)) > _SHORT_BYTES:
+        likely = np.flatnonzero(_may_have(pa.array(coded, pa.large_binary()))).tolist()
+    for number in likely:
         clean = search.clean(coded[number])
         if clean != coded[number]:
             changed[texts[number]] = clean.decode("utf-8", "surrogatepass")

@@ -24,7 +24,7 @@ from tb_gpudiag.trace.files.file_names import (
     trace_file,
 )
 from tb_gpudiag.trace.files.local_search import find_local
-from tb_gpudiag.trace.files.opening import open_local
+from tb_gpudiag.trace.files.opening import first_bytes
 from tb_gpudiag.trace.files.remote import Version, listed, version
 from tb_gpudiag.trace.files.source import is_remote, unreadable
 from tb_gpudiag.vocabulary.patterns import lazy_re
@@ -138,8 +138,8 @@ def may_be_database(file: TraceFile) -> bool:
     """Return whether SQLite will read a file, by its name or, of a local one, by its first bytes."""
     if ANY_DATABASE.fullmatch(file.path):
         return True
-    with contextlib.suppress(OSError, TraceError), open_local(file.path, file.folder) as content:
-        return is_database(content.read(len(MAGIC)))
+    with contextlib.suppress(OSError, TraceError):
+        return is_database(first_bytes(file.path, len(MAGIC), file.folder))
     return False
 
 

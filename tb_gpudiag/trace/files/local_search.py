@@ -36,7 +36,7 @@ from tb_gpudiag.trace.files.file_names import (
     report_refused,
     trace_file,
 )
-from tb_gpudiag.trace.files.opening import FOLLOW_LINKS, follows_links, is_below, open_local
+from tb_gpudiag.trace.files.opening import FOLLOW_LINKS, first_bytes, follows_links, is_below
 from tb_gpudiag.trace.files.source import GZIP, GZIP_MAGIC, unreadable
 from tb_gpudiag.trace.memory.memory_viz_page import is_memory_viz_page
 from tb_gpudiag.vocabulary.recorded import FileKind
@@ -275,8 +275,7 @@ def _kernel_devices() -> frozenset[int]:
 def _begins_like(kind: FileKind, path: str, folder: str, _content: tuple[object, ...]) -> bool:
     """Return whether this version of the file starts like a trace or a memory snapshot."""
     size = EXPORT_HEAD_BYTES if ANY_DATABASE.fullmatch(path) else _HEAD_BYTES
-    with open_local(path, folder) as file:
-        head = file.read(size)
+    head = first_bytes(path, size, folder)
     if head.startswith(GZIP_MAGIC):
         try:
             head = zlib.decompressobj(GZIP).decompress(head, size)
@@ -296,8 +295,8 @@ def _is_dump(path: str, folder: str, _content: _Content) -> bool:
     """Return whether this version of the file is a rank's dump. Its name is no reason to complain of it."""
     if rank_in(os.path.basename(path)) is None:
         return False
-    with contextlib.suppress(OSError, TraceError), open_local(path, folder) as file:
-        return is_dump(file.read(DUMP_HEAD_BYTES))
+    with contextlib.suppress(OSError, TraceError):
+        return is_dump(first_bytes(path, DUMP_HEAD_BYTES, folder))
     return False
 
 

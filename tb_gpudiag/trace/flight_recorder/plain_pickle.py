@@ -17,6 +17,7 @@ from tb_gpudiag.trace.memory.snapshot_pickle import BUILDS_OBJECTS
 
 _MARK: Final = object()
 _STOP: Final = ord(".")
+_SHORT, _INT, _SIZE, _DOUBLE = (struct.Struct(layout) for layout in ("<H", "<i", "<I", ">d"))
 # A dump of 2,000 operations has some 500,000. Each may make a list, which takes 60 times its byte in memory.
 MOST_INSTRUCTIONS: Final = 50_000_000
 
@@ -37,8 +38,13 @@ class _Reader:
         self.at += size
         return taken
 
-    def number(self, layout: str) -> Any:
-        return struct.unpack(layout, self.take(struct.calcsize(layout)))[0]
+    def byte(self) -> int:
+        self.at += 1
+        return self.data[self.at - 1]
+
+    def number(self, layout: struct.Struct) -> Any:
+        self.at += layout.size
+        return layout.unpack_from(self.data, self.at - layout.size)[0]
 
     def text(self, size: int) -> str:
         return self.take(size).decode("utf-8", "replace")
@@ -71,10 +77,6 @@ class _Reader:
         self.stack[-1].extend(items)
 
 
-def _long(reader: _Reader) -> int:
-    return int.from_bytes(reader.take(reader.number("<B")), "little", signed=True)
-
-
 _PUSHES: Final[dict[int, Callable[[_Reader], Any]]] = {
     ord("}"): lambda _: {},
     ord("]"): lambda _: [],
@@ -83,25 +85,25 @@ _PUSHES: Final[dict[int, Callable[[_Reader], Any]]] = {
     ord("N"): lambda _: None,
     0x88: lambda _: True,
     0x89: lambda _: False,
-    ord("K"): lambda reader: reader.number("<B"),
-    ord("M"): lambda reader: reader.number("<H"),
-    ord("J"): lambda reader: reader.number("<i"),
-    0x8A: _long,
-    ord("G"): lambda reader: reader.number(">d"),
-    ord("X"): lambda reader: reader.text(reader.number("<I")),
-    0x8C: lambda reader: reader.text(reader.number("<B")),
-    ord("h"): lambda reader: reader.memo[reader.number("<B")],
-    ord("j"): lambda reader: reader.memo[reader.number("<I")],
+    ord("K"): _Reader.byte,
+    ord("M"): lambda reader: reader.number(_SHORT),
+    ord("J"): lambda reader: reader.number(_INT),
+    0x8A: lambda reader: int.from_bytes(reader.take(reader.byte()), "little", signed=True),
+    ord("G"): lambda reader: reader.number(_DOUBLE),
+    ord("X"): lambda reader: reader.text(reader.number(_SIZE)),
+    0x8C: lambda reader: reader.text(reader.byte()),
+    ord("h"): lambda reader: reader.memo[reader.byte()],
+    ord("j"): lambda reader: reader.memo[reader.number(_SIZE)],
     0x85: lambda reader: reader.last(1),
     0x86: lambda reader: reader.last(2),
     0x87: lambda reader: reader.last(3),
-    ord("t"): lambda reader: reader.since_mark(),
+    ord("t"): _Reader.since_mark,
 }
 _CHANGES: Final[dict[int, Callable[[_Reader], object]]] = {
     0x80: lambda reader: reader.take(1),  # protocol
     0x95: lambda reader: reader.take(8),  # frame
-    ord("q"): lambda reader: reader.memo.__setitem__(reader.number("<B"), reader.stack[-1]),
-    ord("r"): lambda reader: reader.memo.__setitem__(reader.number("<I"), reader.stack[-1]),
+    ord("q"): lambda reader: reader.memo.__setitem__(reader.byte(), reader.stack[-1]),
+    ord("r"): lambda reader: reader.memo.__setitem__(reader.number(_SIZE), reader.stack[-1]),
     0x94: lambda reader: reader.memo.__setitem__(len(reader.memo), reader.stack[-1]),
     ord("s"): lambda reader: reader.set_items(reader.last(2)),
     ord("u"): lambda reader: reader.set_items(reader.since_mark()),
@@ -119,7 +121,7 @@ def plain_data(data: bytes, path: str) -> Any:
     reader = _Reader(data)
     try:
         for _ in range(MOST_INSTRUCTIONS):
-            instruction = reader.number("<B")
+            instruction = reader.byte()
             if instruction == _STOP:
                 return reader.stack[-1]
             if (push := _PUSHES.get(instruction)) is not None:

@@ -32,7 +32,7 @@ from tb_gpudiag.trace.checked import (
 )
 from tb_gpudiag.trace.credentials.removing import cleaned
 from tb_gpudiag.trace.files.file_names import DUMP_HEAD_BYTES, is_dump, rank_in
-from tb_gpudiag.trace.files.opening import open_local
+from tb_gpudiag.trace.files.opening import first_bytes
 from tb_gpudiag.trace.flight_recorder.plain_pickle import plain_data
 from tb_gpudiag.vocabulary.frames import Frame, LineKind, place_frame
 from tb_gpudiag.vocabulary.patterns import lazy_re
@@ -184,7 +184,7 @@ def _in_folder(path: str, folder: str) -> list[str]:
     with os.scandir(path) as entries:
         names = sorted(entry.name for entry, _ in zip(entries, range(MOST_FILES), strict=False))
     files = [os.path.join(path, name) for name in names if rank_in(name) is not None]
-    heads = {file: _head(file, folder) for file in files if os.path.isfile(file)}
+    heads = {file: first_bytes(file, DUMP_HEAD_BYTES, folder) for file in files if os.path.isfile(file)}
     dumps = {file for file, head in heads.items() if is_dump(head)}
     # Of a rank that ended before it had written anything, if others of its name are dumps.
     stems = {_stem(file) for file in dumps}
@@ -202,17 +202,11 @@ def _stem(path: str) -> str:
     return os.path.basename(path).rstrip("0123456789")
 
 
-def _head(path: str, folder: str) -> bytes:
-    with open_local(path, folder) as content:
-        return content.read(DUMP_HEAD_BYTES)
-
-
 def read_dump(path: str, rank: int, folder: str = "") -> FlightDump:
     """Read the dump of a rank; of a file without content, one without operations. folder: see open_local.
     Raises TraceError."""
     try:
-        with open_local(path, folder) as content:
-            data = content.read(MOST_BYTES + 1)
+        data = first_bytes(path, MOST_BYTES + 1, folder)
     except OSError as error:
         raise Unreadable(error.strerror or str(error), where=path) from error
     if not data:

@@ -14,7 +14,7 @@ from tb_gpudiag.arrays import Float64, Int64
 from tb_gpudiag.errors import GpudiagError, NotATrace, NothingToRead, Unreadable
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.files.clock_names import EVENT_FILE
-from tb_gpudiag.trace.files.opening import open_local
+from tb_gpudiag.trace.files.opening import first_bytes
 from tb_gpudiag.trace.step_clocks.clock_state import rank_folders
 from tb_gpudiag.vocabulary.clock_phases import FULL_LINES, TAGS
 
@@ -63,8 +63,7 @@ def read_lines(clock: str, folder: str = "") -> tuple[dict[int, StepLines], list
         if not path:
             continue
         try:
-            with open_local(path, folder) as file:
-                content = file.read(min(MOST_FILE_BYTES, left_bytes))
+            content = first_bytes(path, min(MOST_FILE_BYTES, left_bytes), folder)
             left_bytes -= len(content)
             lines = lines_in(content, path)
         except OSError as error:
@@ -75,13 +74,10 @@ def read_lines(clock: str, folder: str = "") -> tuple[dict[int, StepLines], list
             if len(lines.step):
                 found[rank] = lines
     if not found:
-        raise (
-            errors[0]
-            if errors
-            else NothingToRead(
-                "no step is written yet", where=clock, remedy="a clock writes every 10 seconds"
-            )
+        nothing = NothingToRead(
+            "no step is written yet", where=clock, remedy="a clock writes every 10 seconds"
         )
+        raise next(iter(errors), nothing)
     return found, errors
 
 

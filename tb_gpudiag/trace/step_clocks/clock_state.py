@@ -12,7 +12,7 @@ from tb_gpudiag.errors import TraceError
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.credentials.removing import cleaned
 from tb_gpudiag.trace.files.clock_names import MADE, NOW, ORDER
-from tb_gpudiag.trace.files.opening import open_local
+from tb_gpudiag.trace.files.opening import first_bytes
 from tb_gpudiag.vocabulary.clock_phases import PHASES, WAIT
 
 COMPARED_BLOCKS: Final = 24
@@ -113,8 +113,7 @@ def read_fields(path: str, folder: str = "") -> dict[str, Any] | None:
     folder: see open_local.
     """
     with contextlib.suppress(OSError, ValueError, RecursionError, TraceError):
-        with open_local(path, folder) as file:
-            fields = json.loads(file.read(_MOST_FILE_BYTES))
+        fields = json.loads(first_bytes(path, _MOST_FILE_BYTES, folder))
         return fields if isinstance(fields, dict) else None
     return None
 

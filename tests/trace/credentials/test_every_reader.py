@@ -163,7 +163,7 @@ def _modules_that_open_files() -> Iterator[tuple[str, set[str]]]:
     for path in sorted((package / "trace").rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-        if names & {"open", "open_local", "Source"}:
+        if names & {"open", "open_local", "first_bytes", "Source"}:
             yield path.relative_to(package).as_posix(), names
 
 

@@ -11,7 +11,7 @@ from tb_gpudiag.digest.find_digests import find_digests
 from tb_gpudiag.errors import GpudiagError, LinksNotFollowed, Unreadable
 from tb_gpudiag.trace.files import local_search
 from tb_gpudiag.trace.files.find import Found, find_traces
-from tb_gpudiag.trace.files.opening import FOLLOW_LINKS, open_local
+from tb_gpudiag.trace.files.opening import FOLLOW_LINKS, first_bytes, open_local
 from tb_gpudiag.trace.read import read_trace
 from tests.trace.files.test_find import keys, put
 from tests.trace.support import document, span
@@ -171,11 +171,11 @@ def test_content_is_not_looked_at_through_a_link(log: Path, monkeypatch: pytest.
     put(log, "any_name.json")
     (log.parent / "outside" / "any_name.json").write_bytes(SECRET)
 
-    def swapped(path: str, folder: str) -> object:
+    def swapped(path: str, most_bytes: int, folder: str) -> bytes:
         swap(log / "any_name.json", log.parent / "outside" / "any_name.json")
-        return open_local(path, folder)
+        return first_bytes(path, most_bytes, folder)
 
-    monkeypatch.setattr(local_search, "open_local", swapped)
+    monkeypatch.setattr(local_search, "first_bytes", swapped)
     found = find_traces(str(log))
     assert keys(found) == [("run", "w", "1")]
     assert "outside the log directory" in only_problem(found).what
