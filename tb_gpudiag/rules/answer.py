@@ -4,7 +4,7 @@ lacks what the rule needs). Times are whole ns from the trace's start.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Literal
@@ -119,6 +119,17 @@ class Removable:
     beyond: str = WHILE_THE_GPU_WORKS
 
 
+@dataclass(frozen=True, eq=False)
+class Slowed:
+    """The main thread's time in a finding's cost, which recording makes longer.
+
+    least_share: of a GPU's step window, from which on the rule finds something.
+    """
+
+    time: Intervals
+    least_share: float = 0.0
+
+
 @dataclass(frozen=True)
 class Fix:
     """What to do: a sentence, code to copy, and a page that documents it (https only)."""
@@ -155,6 +166,7 @@ class Finding:
     saving: made of cost_ns and removable in savings.py. A rule gives it only for a finding that costs nothing
         of its own.
     removable: what to replay the trace without; None if that cannot be replayed.
+    slowed: what of it recording makes longer; None if nothing is.
     severity: overrides the rule's own policy for this finding.
     """
 
@@ -174,6 +186,7 @@ class Finding:
     ranges: list[Range] = field(default_factory=list)
     claims: Mapping[int, Intervals] = field(default_factory=dict)
     removable: Removable | None = None
+    slowed: Slowed | None = None
     severity: Severity | None = None
 
 
@@ -200,3 +213,10 @@ NO_GPU = CannotTell(
 )
 
 RuleAnswer = Finding | list[Finding] | Clear | CannotTell
+
+
+def with_findings(answer: RuleAnswer, change: Callable[[Finding], Finding]) -> RuleAnswer:
+    """Return the answer with each of its findings changed."""
+    if isinstance(answer, list):
+        return [change(found) for found in answer]
+    return change(answer) if isinstance(answer, Finding) else answer

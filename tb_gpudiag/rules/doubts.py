@@ -13,7 +13,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.gpu_use import GpuUse
 from tb_gpudiag.facts.waiting.interruptions import FAR_LONGER
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.rules.answer import CannotTell, Finding, Severity
+from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, Severity
 from tb_gpudiag.rules.rule import LEAST_ERROR_NS, AnyRule
 from tb_gpudiag.rules.shared.first_run_words import first_run_sentence
 from tb_gpudiag.rules.shared.lost_time import Lost, lost_time
@@ -27,6 +27,7 @@ from tb_gpudiag.rules.shared.odd_recordings import (
     lost_share,
     no_gpu_sentence,
     nothing_of_the_job,
+    steps_end_unseen,
     thinned_sentence,
 )
 from tb_gpudiag.rules.shared.recording_advice import little_work, record_again
@@ -36,10 +37,12 @@ from tb_gpudiag.rules.shared.slowed_recording import (
     host_likely_limits,
     host_may_keep_up,
     without_promise,
+    without_recorder,
 )
 from tb_gpudiag.rules.shared.verdict_sentences import Said
 from tb_gpudiag.rules.shared.verdict_shares import COMPUTE_SHARE
 from tb_gpudiag.vocabulary import levels
+from tb_gpudiag.vocabulary.engines import UNKNOWN_STEP
 from tb_gpudiag.wording.format import in_quotes, share, time_ns
 
 ABOUT_TIME = frozenset({"idle", "launches", "transfers", "kernels", "ranks"})
@@ -59,8 +62,9 @@ class Doubt:
     """What makes a recording untrustworthy.
 
     holds: whether it does. touches: families and topics of the rules that it is about.
-    silent: what these answer instead of checking. at_most: how severe their findings are. finding: what
-    becomes of one, instead of a promise.
+    silent: what these answer instead of checking. corrects: what becomes of each finding of theirs. at_most:
+    how severe their findings are. finding: what becomes of one, instead of a promise.
+    steps: what is said instead of comparing steps.
     verdict: what is said instead of a limiter, as nothing can be known of it. busy: how busy the GPU was is
     known all the same. first: a sentence before the verdict, which is about the rest.
     """
@@ -68,8 +72,10 @@ class Doubt:
     holds: Callable[[Facts], object]
     touches: frozenset[str] = frozenset()
     silent: Callable[[Facts], CannotTell] | None = None
+    corrects: Callable[[Finding, AnyRule, Facts], Finding] | None = None
     at_most: Severity = Severity.ERROR
     finding: Callable[[Finding, Facts], Finding] | None = None
+    steps: Callable[[Facts], Clear | CannotTell] | None = None
     verdict: Callable[[Facts], Said] | None = None
     busy: bool = False
     first: Callable[[Facts], str] | None = None
@@ -79,6 +85,19 @@ def doubts_about(rule: AnyRule, facts: Facts) -> Iterator[Doubt]:
     """Yield what makes this recording untrustworthy for a rule."""
     about = {rule.family, rule.topic}
     return (doubt for doubt in DOUBTS if about & doubt.touches and doubt.holds(facts))
+
+
+def corrected(found: Finding, rule: AnyRule, facts: Facts) -> Finding:
+    """Return a rule's finding as far as this recording can be trusted."""
+    for doubt in doubts_about(rule, facts):
+        found = doubt.corrects(found, rule, facts) if doubt.corrects is not None else found
+    return found
+
+
+def not_comparable(facts: Facts) -> Clear | CannotTell | None:
+    """Return what is said instead of comparing the times of steps; None if they can be compared."""
+    said = (doubt.steps for doubt in DOUBTS if doubt.steps is not None and doubt.holds(facts))
+    return next((steps(facts) for steps in said), None)
 
 
 def nothing_limits(facts: Facts) -> tuple[Said, bool] | None:
@@ -329,6 +348,30 @@ DOUBTS: Sequence[Doubt] = (
         touches=frozenset({"input"}),
         at_most=Severity.INFO,
         finding=_of_first_batch,
+    ),
+    Doubt(
+        lambda facts: facts.host_work.recorder_cost.frame_starts_ns.size,
+        touches=HOST_SPEED | {"input"},
+        corrects=without_recorder,
+    ),
+    Doubt(
+        lambda facts: facts.engine and all(mark == UNKNOWN_STEP for mark in facts.engine.marks),
+        steps=lambda _: Clear(
+            "engine steps are not marked, and may have batches of different kinds and sizes"
+        ),
+    ),
+    Doubt(
+        lambda facts: facts.engine and len({mark[:3] for mark in facts.engine.marks}) > 1,
+        steps=lambda _: Clear(
+            "engine steps have batches of different kinds and sizes: the report has them by kind"
+        ),
+    ),
+    Doubt(
+        steps_end_unseen,
+        steps=lambda _: CannotTell(
+            "some kernels were launched and not recorded, so it is not known when their steps ended",
+            "Record fewer steps.",
+        ),
     ),
     # Where computing limits the job, the host's speed is a hint: recording slows the host as much.
     Doubt(lambda facts: _computing_share(facts) >= COMPUTE_SHARE, touches=HOST_SPEED, at_most=Severity.INFO),

@@ -8,8 +8,16 @@ from dataclasses import replace
 from tb_gpudiag.facts.core.intervals import EMPTY, intersect
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
-from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, RuleAnswer, Saving, Severity
-from tb_gpudiag.rules.doubts import ABOUT_TIME, doubts_about
+from tb_gpudiag.rules.answer import (
+    CannotTell,
+    Clear,
+    Finding,
+    RuleAnswer,
+    Saving,
+    Severity,
+    with_findings,
+)
+from tb_gpudiag.rules.doubts import ABOUT_TIME, corrected, doubts_about
 from tb_gpudiag.rules.outcome import Outcome, RuleFinding, crashed
 from tb_gpudiag.rules.rule import AnyRule, Claimed, Rule, with_claims
 from tb_gpudiag.rules.savings import Predicted, plan_fixes, predicted_of, with_saving
@@ -130,6 +138,7 @@ def _ask(rule: Rule, facts: Facts, claimed: Claimed) -> RuleAnswer:
         return nothing(facts)
     try:
         answer = rule.check(facts, claimed) or Clear("nothing found")
+        answer = with_findings(answer, lambda found: corrected(found, rule, facts))
         _refuse_double_claims(answer, claimed)
         if rule.family == "kernels" and isinstance(answer, Clear):
             answer = unseen_kernels(facts.whole_graphs, facts.window.duration_ns) or answer

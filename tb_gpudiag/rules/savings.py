@@ -18,7 +18,7 @@ from tb_gpudiag.facts.replay.unslowed import Unslowed
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.answer import Evidence, Finding, Removable, Saving, SavingBasis
 from tb_gpudiag.rules.given_back import UNSEEN, GivenBack, given_back
-from tb_gpudiag.rules.shared.odd_recordings import steps_not_comparable
+from tb_gpudiag.rules.shared.odd_recordings import steps_end_unseen
 from tb_gpudiag.rules.shared.slowed_recording import why_not_replayed
 
 # A fix that saves less than this share of the window on top of those before it does not belong in the plan:
@@ -67,7 +67,7 @@ class PlannedFix:
 
 def predicted_of(facts: Facts) -> Predicted | None:
     """Return what predicts savings; None without a GPU, or if the steps cannot be compared."""
-    if facts.device is None or not facts.window.duration_ns or steps_not_comparable(facts):
+    if facts.device is None or not facts.window.duration_ns or steps_end_unseen(facts):
         return None
     return Predicted(facts.replay, facts.unslowed)
 

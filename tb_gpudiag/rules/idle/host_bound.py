@@ -11,7 +11,7 @@ from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause, CauseSpans
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, merged, subtract, union
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity
+from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity, Slowed
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.cpu_job import (
     AS_RECORDED,
@@ -42,7 +42,6 @@ from tb_gpudiag.rules.shared.lost_time import (
     removing,
     unseen,
 )
-from tb_gpudiag.rules.shared.slowed_recording import with_recording_overhead
 from tb_gpudiag.rules.shared.waited_for import meanwhile_evidence
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.task_names import HostTask
@@ -56,7 +55,6 @@ LEAST_SHARE = levels.NOTICEABLE
 
 # The GPU could do half as much again in the same time.
 ERROR_SHARE = 0.30
-_SHARES = (LEAST_SHARE, ERROR_SHARE)
 
 # A CPU computes in operators: this much of the main thread's time outside of them, or in operators too short
 # to compute much, is worth a look. Recording makes both larger: healthy jobs show up to 22%, and a GRU, which
@@ -159,13 +157,12 @@ def _on_cpu(facts: Facts, lost: Lost) -> RuleAnswer:
         general = replace(python_finding(facts.host, lost, python), removable=loops)
         if lost.total_ns(python & unseen(lost, facts)) >= MOSTLY_UNSEEN * python_ns:
             general = _of_unseen_work(general, lost, first_call=False)
-        found.append(with_recording_overhead(general, facts, lost, python, _SHARES))
+        found.append(general)
     much = usual_share(facts, lost, overhead, AS_RECORDED) >= LEAST_CPU_SHARE
     looped = python | overhead if overhead.any() and not found else overhead
     if much or usual_share(facts, lost, looped, AS_RECORDED) >= LEAST_LOOP_SHARE:
         general = dispatch_finding(facts.host, lost, overhead, len(facts.steps))
-        general = replace(general, removable=loops)
-        found.append(with_recording_overhead(general, facts, lost, overhead, _SHARES))
+        found.append(replace(general, removable=loops))
     others = share(lost.total_ns(python | overhead), lost.window_ns)
     return sorted(found, key=lambda f: -f.cost_ns) or Clear(
         f"Python and the overhead of small operators take {others} of the main thread's time"
@@ -201,12 +198,13 @@ def _task_finding(
         else places(facts.host, tasks.caller(event), lost.length_ns[chosen]),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
+        slowed=Slowed(lost.stretches(chosen), _least_share(kind)),
     )
     if on_host is not None:
         idle = Evidence.of_window(f"Idle while {known.activity}", cost_ns, lost.window_ns)
         found = replace(found, evidence=[idle, *found.evidence[1:]])
         found = _on_gpu(found, kind, on_host, int(facts.gpu.window_account.computing_ns[0]))
-    return with_recording_overhead(found, facts, lost, chosen, (_least_share(kind), ERROR_SHARE))
+    return found
 
 
 def _on_gpu(found: Finding, kind: HostTask, on_host: Intervals, computing_ns: int) -> Finding:
@@ -290,8 +288,8 @@ def _general_finding(facts: Facts, lost: Lost, chosen: Bool, reported: Intervals
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
         removable=removing(on_host),
+        slowed=Slowed(lost.stretches(chosen), LEAST_SHARE),
     )
-    general = with_recording_overhead(general, facts, lost, chosen, _SHARES)
     if lost.total_ns(chosen & unseen(lost, facts)) >= MOSTLY_UNSEEN * cost_ns:
         general = _of_unseen_work(general, lost, first_call=facts.records_first_call)
     return with_ddp_copies(general, facts.launches.ddp_copies, lost)

@@ -12,7 +12,17 @@ from tb_gpudiag.facts.core.intervals import subtract, union
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.facts.waiting.loading import Batches, LoadPart, load_parts, loader_kind
-from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, Removable, RuleAnswer, Severity
+from tb_gpudiag.rules.answer import (
+    CannotTell,
+    Clear,
+    Evidence,
+    Finding,
+    Fix,
+    Removable,
+    RuleAnswer,
+    Severity,
+    Slowed,
+)
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.host_task_fixes import (
     HOST_TASK_FIXES,
@@ -21,7 +31,7 @@ from tb_gpudiag.rules.shared.host_task_fixes import (
     oversubscribed_sentence,
 )
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, host_time, lost_time, places
-from tb_gpudiag.rules.shared.slowed_recording import least_unrecorded_share, with_recording_overhead
+from tb_gpudiag.rules.shared.slowed_recording import least_unrecorded_share
 from tb_gpudiag.rules.shared.waited_for import meanwhile_evidence
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.task_names import HostTask
@@ -85,7 +95,6 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     later_ns = subtract(lost.stretches(chosen), first).total
     if not _fresh_batches(fetched) and lost.share(later_ns) < ERROR_SHARE:
         found = replace(found, severity=Severity.WARNING)
-    found = with_recording_overhead(found, facts, lost, chosen, (LEAST_SHARE, ERROR_SHARE))
     return _unless_recorded(found, facts, lost, chosen)
 
 
@@ -158,6 +167,7 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
         places=places(facts.host, event, length_ns),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
+        slowed=Slowed(lost.stretches(chosen), LEAST_SHARE),
         # Nothing is loaded ahead of an iterator's first batch.
         removable=Removable(
             Removal(host_time(facts.main_thread_spans, Cause.INPUT)), least=Removal() if anew else None

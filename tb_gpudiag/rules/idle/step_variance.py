@@ -30,11 +30,10 @@ from tb_gpudiag.rules.answer import (
     Saving,
     Severity,
 )
+from tb_gpudiag.rules.doubts import not_comparable
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, host_task_fix
 from tb_gpudiag.rules.shared.lost_time import MOSTLY_UNSEEN, NO_DEVICE, Lost, lost_time, places, unseen
-from tb_gpudiag.rules.shared.odd_recordings import steps_not_comparable
-from tb_gpudiag.rules.shared.server_recording import not_alike
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.frames import parse_frame
 from tb_gpudiag.vocabulary.task_names import HostTask
@@ -112,7 +111,7 @@ class _Uneven:
 
 def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """Find steps that take longer than the median, and compare them part by part with the others."""
-    return not_alike(facts) or _check(facts)
+    return not_comparable(facts) or _check(facts)
 
 
 def _check(facts: Facts) -> RuleAnswer:
@@ -123,8 +122,6 @@ def _check(facts: Facts) -> RuleAnswer:
             f"comparing steps takes at least {FEWEST_STEPS} of them, and the trace has {known}",
             "Record six steps or more after warming up: schedule(wait=5, warmup=2, active=6).",
         )
-    if unknown := steps_not_comparable(facts):
-        return unknown
     length = steps.length_ns
     compared = np.arange(max(1, leading_slow_steps(length)[0]), len(steps))
     if len(compared) < FEWEST_STEPS - 1:

@@ -10,7 +10,7 @@ from tb_gpudiag.facts.core.causes import Cause, CauseSpans
 from tb_gpudiag.facts.core.intervals import Intervals, subtract
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.launch_costs import Hotspot
-from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer
+from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Slowed
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.launch_advice import (
     LaunchAdvice,
@@ -20,7 +20,6 @@ from tb_gpudiag.rules.shared.launch_advice import (
     with_ddp_copies,
 )
 from tb_gpudiag.rules.shared.lost_time import LONGEST_GAP_NS, host_time, lost_time, places, removing
-from tb_gpudiag.rules.shared.slowed_recording import with_recording_overhead
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import in_quotes, share
 from tb_gpudiag.wording.quantity import duration, number, per_step, share_of
@@ -85,8 +84,8 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
         removable=removing(_host_time(facts.main_thread_spans)),
+        slowed=Slowed(lost.stretches(chosen), LEAST_SHARE),
     )
-    found = with_recording_overhead(found, facts, lost, chosen, (LEAST_SHARE, ERROR_SHARE))
     return with_ddp_copies(found, facts.launches.ddp_copies, lost)
 
 

@@ -23,6 +23,7 @@ from tb_gpudiag.rules.answer import (
     Removable,
     RuleAnswer,
     Severity,
+    Slowed,
 )
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.launch_advice import (
@@ -33,7 +34,6 @@ from tb_gpudiag.rules.shared.launch_advice import (
     with_ddp_copies,
 )
 from tb_gpudiag.rules.shared.lost_time import ISSUING, LONGEST_GAP_NS, Lost, host_time, lost_time, places
-from tb_gpudiag.rules.shared.slowed_recording import with_recording_overhead
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import count, in_quotes, share
 from tb_gpudiag.wording.quantity import duration, number
@@ -142,7 +142,6 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             continue
         chosen = _before(lost, late, clusters[i])
         one = _finding(facts, lost, chosen, clusters[i])
-        one = with_recording_overhead(one, facts, lost, chosen, (LEAST_SHARE, ERROR_SHARE))
         found.append(with_ddp_copies(one, facts.launches.ddp_copies, lost))
     return found
 
@@ -233,6 +232,7 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool, cluster: Cluster) -> Findin
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
         removable=_removed(facts, cluster, spans),
+        slowed=Slowed(lost.stretches(chosen), LEAST_SHARE),
     )
 
 

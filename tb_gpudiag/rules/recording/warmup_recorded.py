@@ -10,12 +10,12 @@ from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.stepping.variance import optimizer_only_in
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Range, RuleAnswer, Severity
+from tb_gpudiag.rules.doubts import not_comparable
 from tb_gpudiag.rules.rule import Claimed, Rule
 from tb_gpudiag.rules.shared.first_run_words import first_run_parts
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, lost_time
-from tb_gpudiag.rules.shared.odd_recordings import capture_ns, capture_sentence, steps_not_comparable
+from tb_gpudiag.rules.shared.odd_recordings import capture_ns, capture_sentence
 from tb_gpudiag.rules.shared.recording_advice import record_again
-from tb_gpudiag.rules.shared.server_recording import not_alike
 from tb_gpudiag.rules.shared.window_parts import split_window
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.quantity import duration, number, ratio, share_of
@@ -42,7 +42,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
         return _first_run(facts, facts.gpu)
     if facts.on_cpu and (once := _first_run_on_cpu(facts)) is not None:
         return once
-    return not_alike(facts) or _first_steps(facts)
+    return not_comparable(facts) or _first_steps(facts)
 
 
 def _first_steps(facts: Facts) -> RuleAnswer:
@@ -53,8 +53,6 @@ def _first_steps(facts: Facts) -> RuleAnswer:
             f"recognizing a warm-up takes {FEWEST_STEPS} steps, and the trace has {known}",
             "Record at least three steps after the warm-up: schedule(wait=5, warmup=2, active=6).",
         )
-    if unknown := steps_not_comparable(facts):
-        return unknown
     start_ns, end_ns = steps.times.start_ns, steps.times.end_ns
     length_ns = steps.length_ns
     if facts.device is not None and not np.median(steps.work):

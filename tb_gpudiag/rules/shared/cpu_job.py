@@ -15,7 +15,7 @@ from tb_gpudiag.facts.kernels.little_work import SMALL_NS
 from tb_gpudiag.facts.waiting.interruptions import stalled_spans
 from tb_gpudiag.facts.waiting.overhead import LEAST, MOST, EventCosts
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.rules.answer import Evidence, Finding, Fix
+from tb_gpudiag.rules.answer import Evidence, Finding, Fix, Slowed
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost, places
 from tb_gpudiag.rules.shared.verdict_shares import CLEAR_LEAD, LEAST_SHARE
@@ -170,6 +170,7 @@ def python_finding(host: Host, lost: Lost, chosen: Bool) -> Finding:
         evidence=[Evidence.of_window("Python between operators", cost_ns, lost.window_ns)],
         places=places(host, lost.event[chosen], lost.length_ns[chosen]),
         ranges=lost.ranges(chosen),
+        slowed=Slowed(lost.stretches(chosen)),
     )
 
 
@@ -192,4 +193,5 @@ def dispatch_finding(host: Host, lost: Lost, chosen: Bool, steps: int) -> Findin
         ],
         places=places(host, lost.event[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
+        slowed=Slowed(lost.stretches(chosen)),
     )

@@ -7,7 +7,6 @@ from __future__ import annotations
 from tb_gpudiag.facts.core.intervals import clip
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.gpu_use import GpuUse
-from tb_gpudiag.rules.answer import CannotTell
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import count, in_quotes, share, time_ns
 
@@ -74,15 +73,9 @@ def lost_sentence(facts: Facts) -> str:
     return f"{lost_title(facts)} ({time_ns(lost_ns(facts))})."
 
 
-def steps_not_comparable(facts: Facts) -> CannotTell | None:
-    """Why step times cannot be compared, if kernels are missing in the step window: a step ends with its last
-    kernel."""
-    if facts.device is None or facts.device.lost.total < LEAST_SHARE * facts.window.duration_ns:
-        return None
-    return CannotTell(
-        "some kernels were launched and not recorded, so it is not known when their steps ended",
-        "Record fewer steps.",
-    )
+def steps_end_unseen(facts: Facts) -> bool:
+    """Whether kernels are missing in the step window: a step ends with its last kernel."""
+    return facts.device is not None and facts.device.lost.total >= LEAST_SHARE * facts.window.duration_ns
 
 
 def capture_ns(facts: Facts) -> int:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from tb_gpudiag.rules.answer import NO_GPU, CannotTell, Finding, Fix, RuleAnswer
+from tb_gpudiag.rules.answer import NO_GPU, CannotTell, Finding, Fix, RuleAnswer, with_findings
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.recorded import Recorder
 from tb_gpudiag.wording.format import count, sentences, share, time_ns
@@ -143,9 +143,7 @@ def for_recorders(answer: RuleAnswer, recorders: Set[Recorder]) -> RuleAnswer:
         return answer
     if isinstance(answer, CannotTell):
         return replace(answer, how_to_record=_advice(answer.how_to_record, recorders))
-    if isinstance(answer, Finding):
-        return _with_fix(answer, recorders)
-    return [_with_fix(finding, recorders) for finding in answer] if isinstance(answer, list) else answer
+    return with_findings(answer, lambda finding: _with_fix(finding, recorders))
 
 
 def sentences_for(text: str, recorders: Set[Recorder]) -> str:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, Fix, RuleAnswer
+from tb_gpudiag.rules.answer import CannotTell, Finding, Fix, RuleAnswer, with_findings
 from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL, record_again
 from tb_gpudiag.vocabulary import levels
-from tb_gpudiag.vocabulary.engines import UNKNOWN_STEP
 from tb_gpudiag.vocabulary.libraries import Server
 from tb_gpudiag.wording.format import sentences
 from tb_gpudiag.wording.good_recording import RECORDING, RECORDING_FOR_FIGURES
@@ -62,18 +61,6 @@ def one_replayed_step(facts: Facts) -> bool:
     )
 
 
-def not_alike(facts: Facts) -> Clear | None:
-    """Return why a server's steps say nothing about one another; None if they do."""
-    engine = facts.engine
-    if engine is None:
-        return None
-    if all(mark == UNKNOWN_STEP for mark in engine.marks):
-        return Clear("engine steps are not marked, and may have batches of different kinds and sizes")
-    if len({mark[:3] for mark in engine.marks}) < 2:
-        return None
-    return Clear("engine steps have batches of different kinds and sizes: the report has them by kind")
-
-
 def one_step_sentence(facts: Facts) -> str:
     """Say why the host's time in one step of a server promises nothing."""
     return (
@@ -103,11 +90,7 @@ def for_server(answer: RuleAnswer, server: Server | None) -> RuleAnswer:
         return answer
     if isinstance(answer, CannotTell):
         return replace(answer, how_to_record=_text(answer.how_to_record))
-    if isinstance(answer, Finding):
-        return replace(answer, fix=_fix(answer.fix, server))
-    if isinstance(answer, list):
-        return [replace(finding, fix=_fix(finding.fix, server)) for finding in answer]
-    return answer
+    return with_findings(answer, lambda finding: replace(finding, fix=_fix(finding.fix, server)))
 
 
 def _text(text: str) -> str:

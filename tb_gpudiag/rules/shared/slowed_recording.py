@@ -13,8 +13,9 @@ from tb_gpudiag.facts.replay.unslowed import Unslowed
 from tb_gpudiag.facts.waiting.lost_lead import LostLead
 from tb_gpudiag.facts.waiting.overhead import LEAST, MOST
 from tb_gpudiag.rules.answer import Evidence, Finding, Fix, Severity
-from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost
-from tb_gpudiag.rules.shared.odd_recordings import steps_not_comparable
+from tb_gpudiag.rules.rule import AnyRule
+from tb_gpudiag.rules.shared.lost_time import Lost
+from tb_gpudiag.rules.shared.odd_recordings import steps_end_unseen
 from tb_gpudiag.rules.shared.verdict_shares import COMPUTE_SHARE
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import count, share, time_ns
@@ -43,15 +44,13 @@ LEAST_PART = levels.NOTICEABLE
 
 def trusted_replay(facts: Facts) -> Replay | None:
     """Return the replay if there is a GPU and the model explains its waits, else None."""
-    if facts.device is None or not facts.window.duration_ns or why_not_replayed(facts):
+    if facts.device is None or not facts.window.duration_ns or steps_end_unseen(facts):
         return None
-    return facts.replay
+    return None if why_not_replayed(facts) else facts.replay
 
 
 def why_not_replayed(facts: Facts) -> str:
     """Say why nothing can be predicted from this trace; "" if it can."""
-    if unknown := steps_not_comparable(facts):
-        return unknown.reason
     replay = facts.replay
     if replay.unexplained_share > WORST_ERROR:
         waits = share(replay.unexplained_share)
@@ -182,37 +181,33 @@ def behind_blocking(finding: Finding, _facts: Facts) -> Finding:
     )
 
 
-def with_recording_overhead(
-    found: Finding, facts: Facts, lost: Lost, chosen: Bool, shares: tuple[float, float]
-) -> Finding:
-    """Add the estimated overhead and the corrected share, if Python frames were recorded in the finding's
-    time.
+def without_recorder(found: Finding, rule: AnyRule, facts: Facts) -> Finding:
+    """Return a finding with the estimated overhead of recording Python frames in its time, and the share of
+    the step window without it.
 
-    The finding is an ERROR only if it would still be one after subtracting the largest estimate, and a hint
-    if on a GPU nothing would be found after subtracting the smallest one. chosen: mask of the finding's time.
-    shares: from which ones on its rule finds something, and makes it an ERROR.
+    It is an ERROR only if it would still be one after subtracting the largest estimate, and a hint if on a
+    GPU nothing would be found after subtracting the smallest one.
     """
-    cost, stretches = facts.host_work.recorder_cost, lost.stretches(chosen)
-    frames = cost.frames(stretches)
-    if not cost.frame_starts_ns.size:
+    if found.slowed is None or found.records_again:
         return found
-    least_ns = cost.spent_ns(stretches, LEAST)
+    cost, time, window_ns = facts.host_work.recorder_cost, found.slowed.time, facts.window.duration_ns
+    on_gpu, least_ns = facts.device is not None, cost.spent_ns(time, LEAST)
     # Without a GPU, the time is the main thread's own.
-    spent = cost.spent_ns if lost.device == NO_DEVICE else cost.delayed_ns
-    most_ns = max(least_ns, spent(stretches, MOST))
-    if lost.device != NO_DEVICE and trusted_replay(facts) is not None:
+    most_ns = max(least_ns, (cost.delayed_ns if on_gpu else cost.spent_ns)(time, MOST))
+    if trusted_replay(facts) is not None:
         # The whole window is not shorter than the replay without the recorder.
-        most_ns = min(most_ns, max(0, lost.window_ns - facts.unslowed.least_ns))
+        most_ns = min(most_ns, max(0, window_ns - facts.unslowed.least_ns))
         least_ns = min(least_ns, most_ns)
     if most_ns < LEAST_PART * found.cost_ns:
         return found
-    low, high = _corrected(found.cost_ns, most_ns, lost), _corrected(found.cost_ns, least_ns, lost)
-    least_share, error_share = shares
+    low, high = (_corrected(found.cost_ns, spent_ns, window_ns) for spent_ns in (most_ns, least_ns))
     severity = found.severity
-    if lost.device != NO_DEVICE and high < least_share:
+    if on_gpu and high < found.slowed.least_share:
         severity = Severity.INFO
-    elif severity is None and lost.share(found.cost_ns) >= error_share > low:
-        severity = Severity.WARNING
+    elif severity is None and rule.error_share is not None and low < rule.error_share:
+        severity = rule.severity
+    frames, operators = cost.frames(time), cost.operators(time)
+    counted = [count(frames, "Python frame"), *([count(operators, "operator")] if operators else [])]
     return replace(
         found,
         summary=f"{found.summary} Recording frames and operators takes an estimated {time_ns(least_ns)} "
@@ -224,7 +219,7 @@ def with_recording_overhead(
                 duration(least_ns, "at least"),
                 (
                     duration(most_ns, f"at most ({share(most_ns, found.cost_ns)} of this time)"),
-                    f"for {_events(frames, cost.operators(stretches))}",
+                    f"for {' and '.join(counted)}",
                 ),
             ),
         ],
@@ -236,15 +231,10 @@ def least_unrecorded_share(cost_ns: int, facts: Facts, lost: Lost, chosen: Bool)
     """Share of the step window that the main thread's own time would have without the recorder, if that cost
     as much as it may. chosen: mask of this time."""
     most_ns = facts.host_work.recorder_cost.spent_ns(lost.stretches(chosen), MOST)
-    return _corrected(cost_ns, most_ns, lost)
+    return _corrected(cost_ns, most_ns, lost.window_ns)
 
 
-def _events(frames: int, operators: int) -> str:
-    counted = ((frames, "Python frame"), (operators, "operator"))
-    return " and ".join(count(events, kind) for events, kind in counted if events or kind == "Python frame")
-
-
-def _corrected(cost_ns: int, overhead_ns: int, lost: Lost) -> float:
+def _corrected(cost_ns: int, overhead_ns: int, window_ns: int) -> float:
     """Share of the step window without the overhead, which makes the window shorter as well."""
-    window_ns = lost.window_ns - overhead_ns
-    return (cost_ns - overhead_ns) / window_ns if window_ns > 0 else 0.0
+    left_ns = window_ns - overhead_ns
+    return (cost_ns - overhead_ns) / left_ns if left_ns > 0 else 0.0
