@@ -8,22 +8,19 @@ from typing import NamedTuple
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
-from tb_gpudiag.facts.core.borders import step_borders
 from tb_gpudiag.facts.core.device_properties import DeviceProperties, device_properties, of_architecture
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, Window, clip, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.ledger import GpuTime, TimeAccount
 from tb_gpudiag.facts.core.matching import match
-from tb_gpudiag.facts.core.steady import Steady
-from tb_gpudiag.facts.kernels.attention import UnfusedAttention, unfused_attention
-from tb_gpudiag.facts.kernels.kernels import Kernels
+from tb_gpudiag.facts.core.steady import Steady, step_borders
+from tb_gpudiag.facts.kernels.kernels import Kernels, UnfusedAttention, unfused_attention
 from tb_gpudiag.facts.kernels.mfu import Mfu, find_mfu
 from tb_gpudiag.facts.kernels.multiprocessors import Multiprocessor, multiprocessor
 from tb_gpudiag.facts.kernels.peaks import Peaks, peaks_of
 from tb_gpudiag.facts.kernels.roofline import Roofline, roofline
-from tb_gpudiag.facts.launching.captured_graphs import CapturedGraphs
-from tb_gpudiag.facts.launching.graph_nodes import NodeGaps, node_gaps
+from tb_gpudiag.facts.launching.graph_nodes import CapturedGraphs, NodeGaps, node_gaps
 from tb_gpudiag.facts.stepping.inferred import InferredSteps
 from tb_gpudiag.facts.waiting.stream_waits import Awaited, StreamWaits, count_awaited
 from tb_gpudiag.trace.events import Metadata
@@ -36,7 +33,7 @@ class TraceAround(NamedTuple):
     """What the facts of a GPU need of its trace. No Facts: those hold the GPU's, and a circle of objects
     would keep the trace in memory.
 
-    launched: mask of the work whose launch belongs to the step window. recomputed: see recomputation.py.
+    launched: mask of the work whose launch belongs to the step window. recomputed: see mfu.recomputed.
     """
 
     metadata: Metadata

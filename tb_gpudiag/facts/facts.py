@@ -15,9 +15,6 @@ from typing import TypeVar
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64
-from tb_gpudiag.facts.core.borders import step_borders
-from tb_gpudiag.facts.core.busy import communication_kernels, find_busy
-from tb_gpudiag.facts.core.captures import find_captures
 from tb_gpudiag.facts.core.causes import Cause, CauseSpans
 from tb_gpudiag.facts.core.first_run import first_run
 from tb_gpudiag.facts.core.graphs import WholeGraphs, unrecorded_graphs, whole_graphs
@@ -25,10 +22,10 @@ from tb_gpudiag.facts.core.handover import FirstRun, HostTime, find_main_thread
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.idle import find_gpu_times
 from tb_gpudiag.facts.core.intervals import Window, merged
+from tb_gpudiag.facts.core.known_stretches import find_captures, find_loader_starts, find_request_waits
 from tb_gpudiag.facts.core.launches import join_launches
-from tb_gpudiag.facts.core.ledger import GpuTime
+from tb_gpudiag.facts.core.ledger import GpuTime, communication_kernels, find_busy
 from tb_gpudiag.facts.core.links import find_links
-from tb_gpudiag.facts.core.loader_start import find_loader_starts
 from tb_gpudiag.facts.core.lost_work import find_lost_work, without_lost_ends
 from tb_gpudiag.facts.core.recording import (
     Steps,
@@ -38,17 +35,15 @@ from tb_gpudiag.facts.core.recording import (
     operator_numbers,
     recording_window,
 )
-from tb_gpudiag.facts.core.request_waits import find_request_waits
-from tb_gpudiag.facts.core.steady import Steady, all_of, start_of, start_of_one, steady_part
+from tb_gpudiag.facts.core.steady import Steady, all_of, start_of, start_of_one, steady_part, step_borders
 from tb_gpudiag.facts.core.transfers import find_transfers
 from tb_gpudiag.facts.device_facts import DeviceFacts, TraceAround
-from tb_gpudiag.facts.host_work import HostWork
+from tb_gpudiag.facts.host_facts import HostWork, LaunchFacts
 from tb_gpudiag.facts.kernels.back_ends import on_cpu, under_way
 from tb_gpudiag.facts.kernels.collectives import on_device
 from tb_gpudiag.facts.kernels.exposure import CollectiveExposure, exposure_on_cpu, exposure_on_device
-from tb_gpudiag.facts.kernels.recomputation import recomputed
-from tb_gpudiag.facts.launch_facts import LaunchFacts
-from tb_gpudiag.facts.launching.captured_graphs import BatchSizes, CapturedGraphs, find_captured
+from tb_gpudiag.facts.kernels.mfu import recomputed
+from tb_gpudiag.facts.launching.graph_nodes import BatchSizes, CapturedGraphs, find_captured
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory, device_memory, memory_context
 from tb_gpudiag.facts.operators.call_tree import CallTree
 from tb_gpudiag.facts.replay.replay import Replay

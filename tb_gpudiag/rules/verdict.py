@@ -17,6 +17,7 @@ from tb_gpudiag.rules.outcome import RuleFinding
 from tb_gpudiag.rules.rule import AnyRule
 from tb_gpudiag.rules.shared.cpu_verdict import cpu_verdict
 from tb_gpudiag.rules.shared.emptied_cache import emptying_sentences
+from tb_gpudiag.rules.shared.host_task_fixes import waits_sentence
 from tb_gpudiag.rules.shared.leak import leak_headlines, leak_sentences
 from tb_gpudiag.rules.shared.lost_time import MOSTLY_UNSEEN, Lost, lost_time, own_range, unseen
 from tb_gpudiag.rules.shared.out_of_memory import out_of_memory_sentences, out_of_memory_title
@@ -30,9 +31,13 @@ from tb_gpudiag.rules.shared.verdict_sentences import (
     left_out_sentences,
     waiting_sentence,
 )
-from tb_gpudiag.rules.shared.verdict_shares import CLEAR_LEAD, LEAST_SHARE, computing_limits
-from tb_gpudiag.rules.shared.waited_for import waits_sentence
-from tb_gpudiag.rules.shared.window_parts import WindowParts, split_window
+from tb_gpudiag.rules.shared.window_parts import (
+    CLEAR_LEAD,
+    LEAST_SHARE,
+    WindowParts,
+    computing_limits,
+    split_window,
+)
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.recorded import FileKind
 from tb_gpudiag.wording.format import count, in_quotes, share, size_bytes, time_ns

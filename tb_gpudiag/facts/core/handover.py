@@ -5,16 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, mask_of
-from tb_gpudiag.facts.core.captures import Captures
 from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause, CauseSpans, repaint
 from tb_gpudiag.facts.core.host import UNDECIDED, Host
 from tb_gpudiag.facts.core.intervals import Intervals, Window, expand, places_of_each, union
+from tb_gpudiag.facts.core.known_stretches import Captures, LoaderStarts, RequestWaits
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.loader_start import LoaderStarts
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.queue_depth import FullQueue, full_queue
 from tb_gpudiag.facts.core.recording import Steps
-from tb_gpudiag.facts.core.request_waits import RequestWaits
 from tb_gpudiag.facts.core.threads import NOTHING
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary import levels

@@ -15,12 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8
-from tb_gpudiag.facts.core.busy import Busy
 from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause, CauseSpans, Trigger, repaint
 from tb_gpudiag.facts.core.handover import HostTime
 from tb_gpudiag.facts.core.intervals import Intervals, Window, complement, coverage
 from tb_gpudiag.facts.core.launches import TURNAROUND_NS, UNRECORDED_NS, Work
-from tb_gpudiag.facts.core.ledger import Gaps, GpuTime, Ledger
+from tb_gpudiag.facts.core.ledger import Busy, Gaps, GpuTime, Ledger
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary import levels

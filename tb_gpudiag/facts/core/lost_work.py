@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64, mask_of
-from tb_gpudiag.facts.core.borders import step_borders
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, Window, coverage, union
 from tb_gpudiag.facts.core.launches import LOADING_CALL_NS, Work
@@ -17,6 +16,7 @@ from tb_gpudiag.facts.core.ledger import Ledger
 from tb_gpudiag.facts.core.links import CLOCK_NS
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.recording import Steps
+from tb_gpudiag.facts.core.steady import step_borders
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary import api_calls, levels

@@ -1,5 +1,6 @@
 """The steady part of a recording: the step window without first-run work, earlier work and what follows the
-job."""
+job; and where one step ends and the next begins, for a host that may be ahead of its GPU.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ class Steady:
     """The window that verdict, costs and savings are over, and the steps in it, marked or inferred.
 
     recorded: of which it is the steady part: all marked steps, or the whole recording.
-    borders_ns: of the steps, see borders.step_borders; they begin and end with the window. Shape (k + 1,).
+    borders_ns: of the steps, see step_borders; they begin and end with the window. Shape (k + 1,).
     first: how many steps there are before those in the window.
     first_run_ns, unrecorded_ns: idle time of these causes outside of the window. earlier_ns: how long the GPU
     was seen to run work from before all steps, while the host ran the first one.
@@ -222,3 +223,42 @@ def _idle(ledger: Ledger, window: Window, cause: Cause) -> int:
 
 def _outside(ledger: Ledger, recorded: Window, window: Window, cause: Cause) -> int:
     return _idle(ledger, recorded, cause) - _idle(ledger, window, cause)
+
+
+# Where more of the later work has no launch in the trace, work without one is not from before the recording:
+# the recorder does not trace all launches.
+MOST_UNLINKED = levels.SIZEABLE
+
+
+def step_borders(steps: Steps, work: Work) -> Int64:
+    """Return the borders of steps that follow each other, shape (k + 1,).
+
+    A step begins when the host has begun it and the GPU has done all work launched before it, also before
+    the recording, as far as the trace has it. A host that runs ahead does not show how long steps take, and
+    the GPU's work alone leaves out what the host does before the first launch and after the last one.
+    """
+    starts: Int64 = np.r_[steps.start_ns, steps.end_ns[-1:]]
+    linked = work.by_launch
+    launched: Int64 = np.searchsorted(work.launch_start_ns[linked], starts)
+    done = np.r_[np.iinfo(np.int64).min, np.maximum.accumulate(work.end_ns[linked])]
+    borders = np.maximum(starts, done[launched])
+    borders[0] = max(borders[0], _queued_before(work, linked[launched[0] : launched[1]]))
+    if borders[0] >= borders[-1]:  # the GPU did nothing else meanwhile
+        borders[0] = starts[0]
+    return np.maximum.accumulate(borders)
+
+
+def _queued_before(work: Work, own: Int64) -> int:
+    """Return when the work from before the recording was done that precedes this work on its stream: other
+    streams may run ahead."""
+    queued = np.flatnonzero(~work.linked)
+    if not len(own) or not len(queued):
+        return 0
+    streams, of_ours = np.unique(work.stream_key[own], return_inverse=True)
+    begins = np.full(len(streams), np.iinfo(np.int64).max)
+    np.minimum.at(begins, of_ours, work.start_ns[own])
+    at = np.minimum(np.searchsorted(streams, work.stream_key[queued]), len(streams) - 1)
+    before = (streams[at] == work.stream_key[queued]) & (work.start_ns[queued] < begins[at])
+    done_ns = int(work.end_ns[queued[before]].max(initial=0))
+    later = work.start_ns >= done_ns
+    return done_ns if int((later & ~work.linked).sum()) <= MOST_UNLINKED * int(later.sum()) else 0

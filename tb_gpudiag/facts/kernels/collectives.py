@@ -10,9 +10,9 @@ from typing import Final
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8
-from tb_gpudiag.facts.core.busy import Busy
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, Window, clip, intersect
+from tb_gpudiag.facts.core.ledger import Busy
 from tb_gpudiag.facts.core.matching import kind_by_name, match
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.frozen import dataclass

@@ -8,11 +8,11 @@ from typing import Final
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8, summed
-from tb_gpudiag.facts.core.busy import Busy
 from tb_gpudiag.facts.core.causes import Cause, CauseSpans
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, coverage, expand, overlapping, union
 from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.core.ledger import Busy
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.kernels.collectives import CollectiveCalls
 from tb_gpudiag.frozen import dataclass
@@ -63,7 +63,7 @@ class SeenCollectives:
 
     launch: the host's call that launched the kernel, or the operation on the CPU, or NONE.
     exposed_ns: while nothing computed.
-    longer_ns: by how much each took longer than equal ones, or NONE: see equal_messages.longer_ns.
+    longer_ns: by how much each took longer than equal ones, or NONE: see exposure.longer_ns.
     annotation, caller: as in CollectiveLaunches.
     unit: FSDP's unit or the nearest module around, "" for none.
     number, of: the place among the collectives of its step with the same kind and caller, from 1, and how

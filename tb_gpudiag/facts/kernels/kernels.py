@@ -1,4 +1,6 @@
-"""Kernels: one device's GPU work, with what the kernels' names say, and what moves data."""
+"""Kernels: one device's GPU work, with what the kernels' names say; what moves data; unfused attention; and
+time by module, in graphs as well.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,9 @@ from functools import cached_property
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Float32, Int32, Int64, UInt8
+from tb_gpudiag.arrays import NONE, Bool, Float32, Int32, Int64, UInt8, summed
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import Intervals, ShownRanges, Window, longest, union
+from tb_gpudiag.facts.core.intervals import Intervals, ShownRanges, Window, longest, places_of_each, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.frozen import dataclass
@@ -19,6 +21,8 @@ from tb_gpudiag.vocabulary import gpu_names, operators
 from tb_gpudiag.vocabulary.collective_kinds import FSDP_HOOK
 from tb_gpudiag.vocabulary.kernel_families import MATRIX_FAMILIES, Arithmetic, Family
 from tb_gpudiag.vocabulary.kernel_names import CHANNELS_FIRST, LAYOUT_KERNEL, TF32_ROUNDING, read_names
+from tb_gpudiag.vocabulary.marks import module_name, without_numbers
+from tb_gpudiag.vocabulary.operators import BATCHED_MATMUL
 from tb_gpudiag.vocabulary.recorded import Category
 
 
@@ -218,3 +222,95 @@ def cpu_moves_of(host: Host, operator: Int64) -> Int64:
     joins = (operator != NONE) & match_some(host.events, operators.JOINER, operator)
     joins &= ~_of_fsdp(host)[operator]
     return np.where(joins, Move.COPY, moves_of(host, operator))
+
+
+# Scale, mask, cast, dropout and so on, between the softmax and each matmul.
+_MOST_BETWEEN = 8
+
+
+@dataclass(frozen=True, eq=False)
+class UnfusedAttention:
+    """Unfused attention on one device over the step window."""
+
+    softmax: Int64  # events: one for each time that attention ran, forward or backward
+    matmuls: Bool  # mask over Kernels, shape (k,): the two around each softmax
+    between: Bool  # mask over Kernels, shape (k,): from one matmul to the other; fusing removes them
+
+
+def unfused_attention(kernels: Kernels, host: Host) -> UnfusedAttention:
+    """Find unfused attention.
+
+    Only matmuls that operators for batches launched count: a classifier's softmax is between others. Kernels
+    of a graph have no operator, so none is found there.
+    """
+    events = host.events
+    between = np.zeros(len(kernels.event), np.bool_)
+    matmuls = np.zeros(len(kernels.event), np.bool_)
+    found = [np.zeros(0, np.int64)]
+    batched = _launched_by_batched_matmul(kernels, host)
+    for _, own in places_of_each(events.stream[kernels.event]):
+        if not kernels.softmax[own].any():
+            continue
+        matmul = np.flatnonzero(kernels.matrix[own] | (kernels.family[own] == Family.COLLECTIVE))
+        at = np.flatnonzero(kernels.softmax[own])
+        after = np.searchsorted(matmul, at)
+        inner = (after > 0) & (after < len(matmul))
+        at, after = at[inner], after[inner]
+        first, second = matmul[after - 1], matmul[after]
+        fits = batched[own[first]] & batched[own[second]]
+        fits &= (at - first <= _MOST_BETWEEN) & (second - at <= _MOST_BETWEEN)
+        at, first, second = at[fits], first[fits], second[fits]
+        found.append(kernels.event[own[at]])
+        matmuls[own[first]] = matmuls[own[second]] = True
+        # +1 after each first matmul, -1 at each second one: the sum is above 0 between them.
+        marks = summed(first + 1, 1, len(own) + 1)
+        np.add.at(marks, second, -1)
+        between[own[np.cumsum(marks)[:-1] > 0]] = True
+    return UnfusedAttention(np.concatenate(found), matmuls, between)
+
+
+def _launched_by_batched_matmul(kernels: Kernels, host: Host) -> Bool:
+    """Mask of matmul kernels that an operator for batches launched, shape (k,)."""
+    operator = kernels.operators(host)
+    named = match(host.events, BATCHED_MATMUL)
+    return (kernels.family == Family.GEMM) & (operator != NONE) & named[operator]
+
+
+@dataclass(frozen=True)
+class ModuleTime:
+    """Modules whose names differ in their numbers only, such as the layers of a model.
+
+    module: their name with `*` for each number; "" for work outside of modules. modules: how many they are.
+    time_ns: sum of durations.
+    """
+
+    module: str
+    modules: int
+    kernels: int
+    time_ns: int
+
+
+def by_module(kernels: Kernels, host: Host) -> list[ModuleTime]:
+    """Return the time of a device's work by module, most time first; empty where no work has a module.
+
+    Work of a CUDA graph has the module that its annotation names (torch.cuda.graph_annotations), other work
+    the innermost nn.Module around the call that launched it. host: whose events the kernels' origins are.
+    """
+    events = host.events
+    names = [module_name(name) for name in events.names]
+    around = np.append(host.names(host.module), NONE)[kernels.origin]
+    annotated = events.annotation[kernels.event].astype(np.int64)
+    code = np.where(annotated == NONE, around, annotated + len(names))
+    found, member = np.unique(code, return_inverse=True)
+    texts = [*names, *events.annotations, ""]  # NONE is the last one
+    of_pattern: dict[str, list[int]] = {}
+    for place, i in enumerate(found.tolist()):
+        of_pattern.setdefault(without_numbers(texts[i]), []).append(place)
+    time_ns = np.bincount(member, kernels.duration_ns, len(found)).astype(np.int64)
+    count = np.bincount(member, minlength=len(found))
+    rows = [
+        ModuleTime(pattern, len(places), int(count[places].sum()), int(time_ns[places].sum()))
+        for pattern, places in of_pattern.items()
+    ]
+    named = any(row.module for row in rows)
+    return sorted(rows, key=lambda row: -row.time_ns) if named else []

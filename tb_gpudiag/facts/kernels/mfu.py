@@ -16,7 +16,7 @@ from dataclasses import field, replace
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Float64, Int64
+from tb_gpudiag.arrays import NONE, Bool, Float64, Int64, mask_of
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Window
@@ -25,6 +25,7 @@ from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.roofline import Roofline
 from tb_gpudiag.frozen import dataclass
+from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.vocabulary.labeled_enum import LabeledEnum
 from tb_gpudiag.vocabulary.operators import ATEN
@@ -101,7 +102,7 @@ def find_mfu(
     borders_ns: Int64,
 ) -> Mfu:
     """Account for a device's peak. kernels, roofline: the device's, in the window. communication: mask of
-    communication kernels, shape (n,). recomputed: see recomputation.py. borders_ns: of the steps in the
+    communication kernels, shape (n,). recomputed: see there. borders_ns: of the steps in the
     window, shape (s + 1,)."""
     time_ns = shared_ns(kernels.start_ns, kernels.end_ns, _computes(kernels, host, communication))
     operator = kernels.operators(host)
@@ -261,3 +262,32 @@ class _Used:
     def _at_peak_ns(self, peak: float) -> Float64:
         """Time of the arithmetic at this peak, or at the operator's own if that is higher."""
         return np.minimum(self.operations / (peak * 1e3), self._arithmetic_ns)
+
+
+def recomputed(host: Host) -> Bool:
+    """Mask of the events in forward passes that ran again inside of backward, shape (n,).
+
+    Backward runs without gradients, and only an operator that runs with gradients has a sequence number of
+    its own. With `create_graph=True` backward itself runs with gradients, but what its nodes call is not what
+    the forward pass called. Inside of compiled code no operator shows what is recomputed.
+    """
+    events, tree = host.events, host.tree
+    operator = events.category == Category.CPU_OP
+    again = operator & (events.sequence != NONE) & (events.forward_thread <= 0) & host.in_backward
+    if not again.any():
+        return again
+    outer = np.flatnonzero(tree.outermost_of(again))
+    # What the forward pass called itself, and not one of torch's operators for it.
+    forward = np.flatnonzero(operator & ~host.in_backward)
+    caller = np.where(tree.parent[forward] == NONE, NONE, host.operator[tree.parent[forward]])
+    forward = forward[(caller == NONE) | ~match(events, ATEN)[caller]]
+    known = np.isin(_calls(events)[outer], _calls(events)[forward])
+    nodes, node = np.unique(host.backward_node[outer], return_inverse=True)
+    # Most, because hooks may run operators of their own.
+    mostly = np.bincount(node, known, len(nodes)) > np.bincount(node, minlength=len(nodes)) / 2
+    return tree.under(mask_of(outer[mostly[node]], len(events)))
+
+
+def _calls(events: Events) -> Int64:
+    """Number of each event's name and shapes, shape (n,)."""
+    return events.name.astype(np.int64) * (len(events.input_shapes) + 1) + events.shapes + 1

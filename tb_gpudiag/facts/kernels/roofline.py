@@ -74,7 +74,7 @@ class Roofline:
 
 
 def roofline(kernels: Kernels, host: Host, peaks: Peaks | None, recomputed: Bool) -> Roofline:
-    """Compare operators whose inputs were recorded with the roofline. recomputed: see recomputation.py."""
+    """Compare operators whose inputs were recorded with the roofline. recomputed: see mfu.py."""
     events = host.events
     operator = kernels.operators(host)
     known = np.flatnonzero((operator != NONE) & kernels.is_kernel)  # copies run at another bandwidth

@@ -1,5 +1,7 @@
-"""Clusters of launches: the same operators launched again and again in a row by one host thread, as in a loop
-over parameters or time steps, and chains of elementwise kernels."""
+"""Launches that fewer could replace: the same operators again and again in a row by one host thread, as in a
+loop over parameters or time steps; chains of elementwise kernels; copies that DistributedDataParallel makes,
+and that one of its arguments removes; and optimizers that update one parameter at a time.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,15 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import Intervals, Window, coverage, distinct, expand, union
+from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, Window, coverage, distinct, expand, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.frozen import dataclass
+from tb_gpudiag.vocabulary import marks, operators, torch_frames
 from tb_gpudiag.vocabulary.kernel_families import MATRIX_FAMILIES, Family
 from tb_gpudiag.vocabulary.kernel_names import read_names
 from tb_gpudiag.vocabulary.marks import PARAMETER_LOOP
+from tb_gpudiag.vocabulary.recorded import Category
 
 LONGEST_PERIOD = 6
 """Most launches in one iteration of a loop: an optimizer without foreach has one to six per parameter."""
@@ -181,3 +185,102 @@ def _runs(chosen: Bool, least: int) -> tuple[Int64, Int64]:
 def _members(start: Int64, stop: Int64) -> Int64:
     """Return all positions of the stretches, one after another."""
     return expand(start, stop)[1]
+
+
+@dataclass(frozen=True)
+class DdpCopies:
+    """The host's time in these copies.
+
+    buffers: broadcasting the module's buffers before each forward pass, and copying them back.
+    gradients: copying reduced buckets into the gradients.
+    """
+
+    buffers: Intervals
+    gradients: Intervals
+
+
+def ddp_copies(host: Host) -> DdpCopies:
+    """Find the copies by the names of operators. The time between two operators of one kind counts as
+    well."""
+    events, tree = host.events, host.tree
+    operator = (events.category == Category.CPU_OP) & (tree.depth >= 0)
+    forward = match(events, torch_frames.DDP_FORWARD) & (tree.depth >= 0)
+    to_gradient = match(events, torch_frames.DDP_BUCKET_TO_GRADIENT) & operator
+    if not forward.any() and not to_gradient.any():
+        return DdpCopies(EMPTY, EMPTY)
+    parent = tree.parent
+    around = np.where(parent == NONE, NONE, host.operator[np.maximum(parent, 0)])
+    inside_forward = tree.under(forward)
+    outer = operator & ~forward & ((around == NONE) | forward[np.maximum(around, 0)])
+    ordered = np.flatnonzero(outer)
+    ordered = ordered[np.argsort(events.thread[ordered], kind="stable")]  # by thread, then start
+    broadcast = match(events, torch_frames.DDP_BROADCAST) & inside_forward
+    unpacking = match(events, torch_frames.DDP_UNPACKING) & inside_forward
+    return DdpCopies(
+        _copying(host, ordered, broadcast | unpacking, broadcast),
+        _copying(host, ordered, to_gradient, to_gradient),
+    )
+
+
+def _copying(host: Host, ordered: Int64, member: Bool, first: Bool) -> Intervals:
+    """Join consecutive members on a thread, each run from its earliest `first` operator to its end.
+
+    ordered: operators by thread and start; member, first: masks over all events.
+    """
+    events = host.events
+    own = member[ordered]
+    begins = own & ~np.r_[False, own[:-1] & (events.thread[ordered][1:] == events.thread[ordered][:-1])]
+    run = np.cumsum(begins) - 1
+    start = np.full(int(begins.sum()), np.iinfo(np.int64).max)
+    end = np.zeros(len(start), np.int64)
+    starts = own & first[ordered]
+    np.minimum.at(start, run[starts], events.start_ns[ordered[starts]])
+    np.maximum.at(end, run[own], events.end_ns[ordered[own]])
+    return union(start, end)  # runs without a first operator are empty
+
+
+@dataclass(frozen=True, eq=False)
+class OptimizerLoop:
+    """Steps of an optimizer in the window, without those that run a backward pass themselves, as L-BFGS does
+    to search along a line: these train, and hardly update.
+
+    mark: of the first one; "" without any. steps, steps_ns: event indices of the marks, and their durations.
+    operators: that they run, those inside other operators not counted. grouped: whether one of them is for
+    many parameters at once.
+    """
+
+    mark: str
+    steps: Int64
+    steps_ns: Int64
+    operators: int
+    grouped: bool
+
+    @property
+    def time_ns(self) -> int:
+        return int(self.steps_ns.sum())
+
+
+def optimizer_loop(host: Host, window: Window) -> OptimizerLoop:
+    """Count the operators of the optimizer's steps that begin in the window."""
+    events, tree = host.events, host.tree
+    steps = match(events, marks.OPTIMIZER_STEP) & window.contains(events.start_ns) & (tree.depth >= 0)
+    steps &= ~_trains(host, steps)
+    inside = tree.under(steps) & (events.category == Category.CPU_OP) & ~steps
+    own = np.flatnonzero(tree.outermost_of(steps))
+    return OptimizerLoop(
+        events.names[events.name[own[0]]] if len(own) else "",
+        own,
+        events.duration_ns[own],
+        int(tree.outermost_of(inside).sum()),
+        bool((inside & match(events, operators.FOR_MANY_TENSORS)).any()),
+    )
+
+
+def _trains(host: Host, steps: Bool) -> Bool:
+    """Mask of the steps during which autograd runs backward, on any thread; shape (n,) as `steps`."""
+    events = host.events
+    began = np.sort(events.start_ns[match(events, operators.AUTOGRAD_NODE)])
+    first, last = (
+        np.searchsorted(began, ns) for ns in (events.start_ns, events.start_ns + events.duration_ns)
+    )
+    return np.asarray(steps & (last > first), np.bool_)

@@ -103,7 +103,7 @@ class Replay:
         communication: mask of communication kernels, shape (n,).
         blocking: event indices of the calls that wait for the GPU (handover.HostTime.blocking).
         full_queue: event indices of the calls that blocked on a full queue (queue_depth.full_queue).
-        steps, borders_ns: of the step window, see borders.step_borders; without steps, the window as one.
+        steps, borders_ns: of the step window, see steady.step_borders; without steps, the window as one.
         """
         self._measured_ns = borders_ns
         self._window = Window(int(borders_ns[0]), int(borders_ns[-1]))

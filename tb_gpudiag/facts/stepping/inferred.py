@@ -8,10 +8,10 @@ from enum import Enum
 import numpy as np
 
 from tb_gpudiag.arrays import Bool, Int64, mask_of
-from tb_gpudiag.facts.core.busy import Busy
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Window, union
 from tb_gpudiag.facts.core.launches import Work
+from tb_gpudiag.facts.core.ledger import Busy
 from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.core.transfers import Transfers

@@ -24,7 +24,7 @@ from tb_gpudiag.vocabulary.recorded import Category
 class MeasuredSteps:
     """All steps of the recording, marked or inferred, in order of time. Shape (k,) each.
 
-    times: between the steps' borders, see core/borders.py.
+    times: between the steps' borders, see core/steady.py.
     on_host: the steps as the host ran them.
     work: how many pieces of GPU work each launched on the busiest device; without a GPU, how many operators
     ran in it.

@@ -9,8 +9,8 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Window
+from tb_gpudiag.facts.core.known_stretches import LoaderStarts
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.facts.core.loader_start import LoaderStarts
 from tb_gpudiag.facts.core.matching import kind_by_name, match
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary import operators, torch_frames

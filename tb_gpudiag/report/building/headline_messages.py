@@ -11,7 +11,7 @@ from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.mfu import Mfu, Missing, PeakPart
 from tb_gpudiag.facts.kernels.roofline import OperatorTime, Roofline
-from tb_gpudiag.facts.launching.captured_graphs import CapturedGraphs
+from tb_gpudiag.facts.launching.graph_nodes import CapturedGraphs
 from tb_gpudiag.facts.stepping.serving_times import KindTime, Serving
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.time_messages import STEPS_LIMIT

@@ -16,7 +16,7 @@ from tb_gpudiag.facts.core.ledger import TimeAccount
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.kernels.exposure import CollectiveExposure, UnitExposure
-from tb_gpudiag.facts.kernels.module_time import by_module
+from tb_gpudiag.facts.kernels.kernels import by_module
 from tb_gpudiag.facts.launching.launch_costs import Hotspot
 from tb_gpudiag.facts.stepping.inferred import InferredSteps
 from tb_gpudiag.facts.waiting.sync_sites import SyncSite

@@ -20,7 +20,7 @@ from tb_gpudiag.arrays import NONE, Int64, mask_of, places_of, summed
 from tb_gpudiag.facts.core.intervals import expand
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.memory_kinds import KINDS
-from tb_gpudiag.facts.operators.merged import MergedTree, merge
+from tb_gpudiag.facts.operators.call_tree import MergedTree, merge
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.curves import Pyramid, slice_curve, unpack
 from tb_gpudiag.report.slices.memory_history import NEVER_NS, memory_of

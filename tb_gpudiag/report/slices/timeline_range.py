@@ -186,7 +186,7 @@ def _device(shown: Shown, chain: dict[str, int], work: Boxes, low: int, high: in
 
 
 def _exposed(work: Boxes, low: int, high: int) -> tuple[int, int]:
-    """Return the time of exposed communication, and of exposed copies: see facts.core.busy.Busy."""
+    """Return the time of exposed communication, and of exposed copies: see facts.core.ledger.Busy."""
 
     def busy(chosen: Bool) -> Intervals:
         start, length = work.start_ns[chosen], work.duration_ns[chosen]

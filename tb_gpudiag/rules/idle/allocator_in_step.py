@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.launching.driver_calls import AllocatorCalls
+from tb_gpudiag.facts.launching.launch_modes import AllocatorCalls
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code

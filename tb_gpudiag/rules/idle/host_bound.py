@@ -23,7 +23,12 @@ from tb_gpudiag.rules.shared.cpu_job import (
     usual_share,
 )
 from tb_gpudiag.rules.shared.freed_memory import freeing_finding, in_freeing
-from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, host_task_fix, oversubscribed_sentence
+from tb_gpudiag.rules.shared.host_task_fixes import (
+    HOST_TASK_FIXES,
+    host_task_fix,
+    meanwhile_evidence,
+    oversubscribed_sentence,
+)
 from tb_gpudiag.rules.shared.launch_advice import (
     LaunchAdvice,
     batch_evidence,
@@ -42,7 +47,6 @@ from tb_gpudiag.rules.shared.lost_time import (
     removing,
     unseen,
 )
-from tb_gpudiag.rules.shared.waited_for import meanwhile_evidence
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.task_names import HostTask
 from tb_gpudiag.wording.format import in_quotes, share, time_ns

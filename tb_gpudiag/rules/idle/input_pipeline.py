@@ -28,11 +28,11 @@ from tb_gpudiag.rules.shared.host_task_fixes import (
     HOST_TASK_FIXES,
     PIPELINE_FIX,
     host_task_fix,
+    meanwhile_evidence,
     oversubscribed_sentence,
 )
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, host_time, lost_time, places
 from tb_gpudiag.rules.shared.slowed_recording import least_unrecorded_share
-from tb_gpudiag.rules.shared.waited_for import meanwhile_evidence
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.task_names import HostTask
 from tb_gpudiag.vocabulary.torch_frames import MULTI_PROCESS_ITERATOR, SINGLE_PROCESS_ITERATOR

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.kernels.attention import UnfusedAttention
+from tb_gpudiag.facts.kernels.kernels import UnfusedAttention
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, Removable, RuleAnswer
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.kernel_time import KernelTime

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.launching.driver_calls import DriverCalls
+from tb_gpudiag.facts.launching.launch_modes import DriverCalls
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity, place_at
 from tb_gpudiag.rules.rule import MEMORY_FILES, TRACES, Claimed, Rule, fix_code

@@ -19,8 +19,7 @@ from tb_gpudiag.facts.kernels.collectives import (
     experts_overlap,
     exposed_communication,
 )
-from tb_gpudiag.facts.kernels.equal_messages import exposed_waiting_ns, far_longer_ns
-from tb_gpudiag.facts.kernels.exposure import UnitExposure
+from tb_gpudiag.facts.kernels.exposure import UnitExposure, exposed_waiting_ns, far_longer_ns
 from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.answer import (

@@ -9,8 +9,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, intersect, subtract
-from tb_gpudiag.facts.core.pcie import LEAST_FOR_SPEED
-from tb_gpudiag.facts.core.transfers import Transfers
+from tb_gpudiag.facts.core.transfers import LEAST_FOR_SPEED, Transfers
 from tb_gpudiag.facts.replay.replay import Beside
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.answer import Evidence

@@ -18,7 +18,7 @@ from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.answer import Evidence, Finding, Fix, Slowed
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost, places
-from tb_gpudiag.rules.shared.verdict_shares import CLEAR_LEAD, LEAST_SHARE
+from tb_gpudiag.rules.shared.window_parts import CLEAR_LEAD, LEAST_SHARE
 from tb_gpudiag.vocabulary.task_names import HostTask
 from tb_gpudiag.wording.format import time_ns
 from tb_gpudiag.wording.quantity import duration, number, per_step

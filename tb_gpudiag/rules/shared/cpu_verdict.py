@@ -8,13 +8,11 @@ from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.steady import MOST
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.shared.cpu_job import CpuTime, cpu_time
-from tb_gpudiag.rules.shared.first_run_words import first_run_sentence
-from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES
+from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, waits_sentence
 from tb_gpudiag.rules.shared.lost_time import MOSTLY_UNSEEN, Lost
-from tb_gpudiag.rules.shared.odd_recordings import no_gpu_sentence
+from tb_gpudiag.rules.shared.odd_recordings import first_run_sentence, no_gpu_sentence
 from tb_gpudiag.rules.shared.verdict_sentences import BESIDES_COMPUTING, FOR_ENGINE, NO_REQUESTS
-from tb_gpudiag.rules.shared.verdict_shares import CLEAR_LEAD, LEAST_SHARE
-from tb_gpudiag.rules.shared.waited_for import waits_sentence
+from tb_gpudiag.rules.shared.window_parts import CLEAR_LEAD, LEAST_SHARE
 from tb_gpudiag.vocabulary.task_names import HostTask
 from tb_gpudiag.wording.format import share
 

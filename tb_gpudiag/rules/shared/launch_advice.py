@@ -13,7 +13,7 @@ from tb_gpudiag.arrays import Bool
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import intersect
 from tb_gpudiag.facts.kernels.operator_costs import batch_of_one
-from tb_gpudiag.facts.launching.ddp_copies import DdpCopies
+from tb_gpudiag.facts.launching.clusters import DdpCopies
 from tb_gpudiag.facts.launching.launch_modes import LaunchModes
 from tb_gpudiag.facts.waiting.compile_reasons import CompileReasons
 from tb_gpudiag.facts.waiting.job_kind import JobKind

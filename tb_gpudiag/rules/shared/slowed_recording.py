@@ -16,7 +16,7 @@ from tb_gpudiag.rules.answer import Evidence, Finding, Fix, Severity
 from tb_gpudiag.rules.rule import AnyRule
 from tb_gpudiag.rules.shared.lost_time import Lost
 from tb_gpudiag.rules.shared.odd_recordings import steps_end_unseen
-from tb_gpudiag.rules.shared.verdict_shares import COMPUTE_SHARE
+from tb_gpudiag.rules.shared.window_parts import COMPUTE_SHARE
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import count, share, time_ns
 from tb_gpudiag.wording.quantity import duration

@@ -1,4 +1,6 @@
-"""What a device's step window consists of, for the verdict: work, and idle time by what limits it."""
+"""What a device's step window consists of, for the verdict: work, and idle time by what limits it; and from
+which share on a part limits a job.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause
 from tb_gpudiag.facts.core.ledger import TimeAccount
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost
+from tb_gpudiag.vocabulary import levels
 
 _ON_HOST = (*BETWEEN_CALLS, *ISSUING)
 
@@ -122,4 +125,26 @@ def split_window(account: TimeAccount, lost: Lost, unrecorded_ns: int = 0) -> Wi
         profiler_ns=total(Cause.PROFILER),
         unexplained_ns=total(*UNEXPLAINED) - unrecorded_ns,
         lost_ns=unrecorded_ns,
+    )
+
+
+# A GPU that computes this much of the time is limited by computing: everything else together is worth a
+# quarter of the step at most.
+COMPUTE_SHARE = levels.MOST
+
+# So is one that computes three times as long as the largest other part takes: without that part, it would
+# compute for three quarters of the time at least.
+COMPUTE_LEAD = 3.0
+
+# The limiter must stand out. If the second part is nearly as large, fixing one only uncovers the other.
+CLEAR_LEAD = 1.5
+
+# A smaller part is not worth calling a limiter: removing it would hardly be noticed.
+LEAST_SHARE = levels.SIZEABLE
+
+
+def computing_limits(computing_ns: float, most_ns: float, whole_ns: float) -> bool:
+    """Whether computing limits a job. most_ns: its largest other part."""
+    return computing_ns >= COMPUTE_SHARE * whole_ns or (
+        computing_ns >= COMPUTE_LEAD * most_ns and 2 * computing_ns >= whole_ns
     )

@@ -9,8 +9,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool, Float64
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import merged, union
-from tb_gpudiag.facts.core.pcie import LEAST_FOR_SPEED, pinned_rates
-from tb_gpudiag.facts.core.transfers import Transfers, in_window
+from tb_gpudiag.facts.core.transfers import LEAST_FOR_SPEED, Transfers, in_window, pinned_rates
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal, Shorter
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, Removable, RuleAnswer, Severity

@@ -7,8 +7,8 @@ import pytest
 
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.kernels.attention import unfused_attention
 from tb_gpudiag.facts.kernels.collectives import collectives
+from tb_gpudiag.facts.kernels.kernels import unfused_attention
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tests.builder import HostThread, TraceBuilder
 from tests.facts import facts_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.kernels.module_time import by_module
+from tb_gpudiag.facts.kernels.kernels import by_module
 from tests.builder import TraceBuilder
 from tests.rules.stage import facts_of
 from tests.with_each import with_each

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tb_gpudiag.arrays import NONE
-from tb_gpudiag.facts.operators.merged import MergedTree, merge
+from tb_gpudiag.facts.operators.call_tree import MergedTree, merge
 
 
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 3)), max_size=40))

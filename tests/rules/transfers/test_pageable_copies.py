@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.facts.core.device_properties import parse_properties
-from tb_gpudiag.facts.core.pcie import pinned_rates
+from tb_gpudiag.facts.core.transfers import pinned_rates
 from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.transfers.pageable_copies import RULE
 from tb_gpudiag.wording.quantity import bandwidth, duration, number, share_of, size

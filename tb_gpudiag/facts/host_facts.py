@@ -1,0 +1,179 @@
+"""What the host launched in the step window, what that cost, and what else it does, by operator. Masks of
+events have shape (n,).
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from tb_gpudiag.arrays import Bool, Int64
+from tb_gpudiag.facts.core.causes import CauseSpans
+from tb_gpudiag.facts.core.handover import HostTime
+from tb_gpudiag.facts.core.intervals import Window
+from tb_gpudiag.facts.core.launches import Work, launched_in
+from tb_gpudiag.facts.core.ledger import Ledger
+from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.facts.core.queue_depth import Queue, stream_queues
+from tb_gpudiag.facts.core.steady import Steady
+from tb_gpudiag.facts.kernels.kernels import Kernels
+from tb_gpudiag.facts.kernels.little_work import in_small_operators
+from tb_gpudiag.facts.launching.clusters import DdpCopies, OptimizerLoop, ddp_copies, optimizer_loop
+from tb_gpudiag.facts.launching.launch_costs import (
+    HOTSPOT_KINDS,
+    Hotspot,
+    HotspotKind,
+    LaunchCosts,
+    hotspots,
+    launch_costs,
+)
+from tb_gpudiag.facts.launching.launch_modes import (
+    AllocatorCalls,
+    DriverCalls,
+    LaunchModes,
+    allocator_calls,
+    in_compiled_code,
+    launch_modes,
+)
+from tb_gpudiag.facts.waiting.host_tasks import HostTasks, find_host_tasks
+from tb_gpudiag.facts.waiting.interruptions import Interruptions, find_interruptions
+from tb_gpudiag.facts.waiting.overhead import RecorderCost, in_slow_views, recorder_cost
+from tb_gpudiag.facts.waiting.training_mode import (
+    AnomalyMode,
+    TrainingMode,
+    anomaly_mode,
+    training_mode,
+    without_gradients,
+)
+from tb_gpudiag.vocabulary.api_calls import LAUNCH_CALL
+from tb_gpudiag.vocabulary.marks import OPTIMIZER_STEP
+from tb_gpudiag.vocabulary.operators import TABLE_GRADIENT
+
+
+class LaunchFacts:
+    """Launches of all devices, and other calls of the driver."""
+
+    def __init__(
+        self,
+        work: Work,
+        host_time: HostTime,
+        recording: Window,
+        steady: Steady,
+        host_window: Window,
+        spans: CauseSpans,
+        ledgers: list[Ledger],
+    ) -> None:
+        """host_window: when the host ran the steps. spans: what the main thread did then. ledgers: of all
+        devices."""
+        self._work, self._host, self._host_time = work, host_time.host, host_time
+        self._recording, self._steady, self._host_window = recording, steady, host_window
+        self._spans, self._ledgers = spans, ledgers
+
+    @cached_property
+    def calls(self) -> DriverCalls:
+        """Calls of the whole recording."""
+        return DriverCalls(self._work.events)
+
+    @cached_property
+    def allocator_calls(self) -> AllocatorCalls:
+        """Calls that get device memory from the driver and return it."""
+        return allocator_calls(self._host, self._host_window)
+
+    @cached_property
+    def queues(self) -> list[Queue]:
+        """The launch queue of every stream that has one, by device and stream, in the whole recording."""
+        return stream_queues(self._work, self._recording)
+
+    @cached_property
+    def in_window(self) -> Bool:
+        """Mask of the work whose launch belongs to the step window, shape (g,)."""
+        return launched_in(self._work, self._host_window, by_steps=len(self._steady.steps) > 0)
+
+    @cached_property
+    def modes(self) -> LaunchModes:
+        """Compiled code and CUDA graphs."""
+        blocking, steps = self._host_time.blocking, self._steady.steps
+        return launch_modes(self._host, self._work, self.in_window, blocking, steps, self._host_window)
+
+    def compiled(self, kernels: Kernels) -> Bool:
+        """Mask of a GPU's work that compiled code launched, shape (k,)."""
+        return in_compiled_code(self._host, self.modes.compiled, kernels.origin)
+
+    @cached_property
+    def costs(self) -> LaunchCosts:
+        windows, spans = (self._steady.window, self._host_window), self._spans
+        return launch_costs(self._work, self.in_window, self._host_time, spans, self._ledgers, *windows)
+
+    @cached_property
+    def hotspots(self) -> dict[HotspotKind, list[Hotspot]]:
+        return {kind: hotspots(self.costs, self._host, kind) for kind in HOTSPOT_KINDS}
+
+    @cached_property
+    def ddp_copies(self) -> DdpCopies:
+        return ddp_copies(self._host)
+
+    @cached_property
+    def optimizer_loop(self) -> OptimizerLoop:
+        """The optimizer's operators."""
+        return optimizer_loop(self._host, self._steady.window)
+
+
+class HostWork:
+    """The host's work in the whole recording."""
+
+    def __init__(
+        self, work: Work, host_time: HostTime, calls: DriverCalls, step_starts_ns: Int64, *, on_cpu: bool
+    ) -> None:
+        """on_cpu: operators compute on the CPU."""
+        self._work, self._host, self._host_time = work, host_time.host, host_time
+        self._calls, self._step_starts_ns, self._on_cpu = calls, step_starts_ns, on_cpu
+
+    @cached_property
+    def tasks(self) -> HostTasks:
+        launches = self._calls.of(LAUNCH_CALL) if self._work.linked.any() else np.zeros(0, np.int64)
+        return find_host_tasks(self._host, launches)
+
+    @cached_property
+    def interruptions(self) -> Interruptions:
+        """Operators that the operating system interrupted."""
+        return find_interruptions(self._host, on_cpu=self._on_cpu)
+
+    @cached_property
+    def small_operators(self) -> Bool:
+        """Mask of the events in operators that are mostly overhead on the CPU."""
+        return in_small_operators(self._host, self._step_starts_ns)
+
+    @cached_property
+    def slow_views(self) -> Bool:
+        """Mask of the events in operators that compute nothing and take long."""
+        return in_slow_views(self._host)
+
+    @cached_property
+    def table_gradients(self) -> Bool:
+        """Mask of the events in operators that make gradients of whole tables, shape (n,)."""
+        return self._host.tree.under(match(self._host.events, TABLE_GRADIENT))
+
+    @cached_property
+    def optimizer_steps(self) -> Bool:
+        """Mask of the events in steps of an optimizer, shape (n,)."""
+        return self._host.tree.under(match(self._host.events, OPTIMIZER_STEP))
+
+    @cached_property
+    def without_gradients(self) -> Bool:
+        """Mask of the events that run while gradients are off, beside the training."""
+        return without_gradients(self._host)
+
+    @cached_property
+    def training_mode(self) -> TrainingMode:
+        return training_mode(self._host, self._work)
+
+    @cached_property
+    def anomaly_mode(self) -> AnomalyMode:
+        return anomaly_mode(self._host)
+
+    @cached_property
+    def recorder_cost(self) -> RecorderCost:
+        """What recording Python frames costs the main thread and those that launch."""
+        waits = np.r_[self._host_time.blocking, self._host_time.full_queue.call]
+        return recorder_cost(self._host, self._work, self._host_time.main, waits)
