@@ -10,7 +10,6 @@ from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.bandwidth import find_slow_links
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.parallelism import OTHER_RANK, tensor_channels
-from tb_gpudiag.jobs.rules.job_words import not_matched, ranks_absent
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.rules.shared.exposure_advice import ExposedUnit, fix_of, most_exposed
@@ -84,12 +83,8 @@ def _besides(facts: JobFacts, hideable: Bool) -> Int64:
 
 def check(facts: JobFacts) -> RuleAnswer:
     """Find transfers that run while nothing computes, in a job that has computing to hide them under."""
-    if not len(facts.waits):
-        return not_matched(facts)
     if not facts.on_gpu:
         return CannotTell("no GPU activity was recorded", "Record with ProfilerActivity.CUDA.")
-    if facts.waits_for_absent:
-        return ranks_absent()
     if facts.server:
         return Clear(f"collectives of {facts.server} join parts of layers, whose result is needed at once")
     overlap, window_ns = overlap_of(facts), facts.job_ns
@@ -99,12 +94,13 @@ def check(facts: JobFacts) -> RuleAnswer:
             f"transfers that could overlap take {share(overlap.transfer_ns, window_ns)} of the step window, "
             f"and {share(overlap.exposed_ns, overlap.transfer_ns)} of them are exposed"
         )
-    units = _units(facts)
+    units, waiting_ns = _units(facts), int(facts.waits.exposed_waiting_ns.sum())
     return Finding(
         title="Transfers that could overlap with computing take "
         f"{share(overlap.possible_ns, window_ns)} of the time",
         summary="All ranks have arrived, data moves, and nothing computes meanwhile, although there is "
-        f"computing to hide the transfers under. Parallelism: {_parallelism(facts)}.{most_exposed(units)}",
+        f"computing to hide the transfers under. Parallelism: {' + '.join(facts.parallelism) or 'unknown'}."
+        f"{most_exposed(units)}",
         fix=fix_of(units) or next((fix for name, fix in _FIXES.items() if name in facts.parallelism), _ANY),
         cost_ns=overlap.possible_ns,
         saving=Saving(0, overlap.possible_ns, "at most"),
@@ -112,7 +108,9 @@ def check(facts: JobFacts) -> RuleAnswer:
             Evidence.of_window("Could be hidden", overlap.possible_ns, window_ns),
             Evidence.of_window("Exposed transfer", overlap.exposed_ns, window_ns),
             Evidence.of_window("Transfer", overlap.transfer_ns, window_ns),
-            *_waiting(facts, window_ns),
+            Evidence.of_window(
+                "Waiting for other ranks, not counted", waiting_ns // len(facts.set.members), window_ns
+            ),
         ],
     )
 
@@ -133,17 +131,6 @@ def _units(facts: JobFacts) -> list[ExposedUnit]:
         for one in facts.units
         if one.kind in _HIDEABLE and one.why != OTHER_RANK and one.why in EXPOSURE_REASONS
     ]
-
-
-def _parallelism(facts: JobFacts) -> str:
-    found = facts.parallelism
-    return " + ".join(found) if found else "unknown"
-
-
-def _waiting(facts: JobFacts, window_ns: int) -> list[Evidence]:
-    exposed: Int64 = facts.waits.exposed_waiting_ns
-    waiting = int(exposed.sum()) // len(facts.set.members)
-    return [Evidence.of_window("Waiting for other ranks, not counted", waiting, window_ns)]
 
 
 _DDP = Fix(

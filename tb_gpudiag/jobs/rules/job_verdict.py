@@ -68,7 +68,18 @@ def find_job_verdict(
     """Name what limits all ranks together. findings, and those that ranks share: in their order, so that the
     verdict agrees with it."""
     if not len(facts.waits):
-        return JobVerdict("unknown", f"{_start(facts)} {_nothing_matched(facts)}")
+        why = (
+            "They have no collective in common: they are of different steps or jobs, or do not say between "
+            "which ranks they send."
+        )
+        if not len(facts.operations):
+            why = "None of them has a collective in its step window."
+        elif facts.recorded_differently:
+            why = f"{GROUPS_UNKNOWN}."
+        elif len(facts.matching):
+            why = "Their clocks cannot be compared."
+        ranks = count(len(facts.set.members), "rank")
+        return JobVerdict("unknown", f"The recordings of {ranks} cannot be compared. {why}")
     first = next((one for one in findings if not one.finding.leads), None)
     loud = [one.finding.cost_us * 1e3 for one in shared if one.finding.severity > Severity.INFO]
     least_ns = max(LEAST_SHARE * max(1, facts.job_ns), *loud, 1.0)
@@ -76,35 +87,16 @@ def find_job_verdict(
         said = first.finding.title
         if "%" not in said:
             said += f": {share(first.finding.cost_ns, facts.job_ns)} of the time"
-        return JobVerdict(_limiter_of(facts, first.rule.topic), f"{said}. {_waiting(facts)}")
+        limiter, uneven = "communication", find_uneven(facts)
+        if first.rule.topic in ABOUT_LATE_RANKS:
+            limiter = _PART_LIMITERS.get(uneven.part, "unknown") if uneven.found else "compute"
+        return JobVerdict(limiter, f"{said}. {_waiting(facts)}")
     limiter, said = _shared_limiter(facts)
     minor = f" {first.finding.title}." if first is not None and first.finding.cost_ns else ""
     waiting = _stragglers(facts) or _waiting(facts)
-    return JobVerdict(limiter, f"{said} {waiting}{_late(findings)}{minor}")
-
-
-def _start(facts: JobFacts) -> str:
-    return f"The recordings of {count(len(facts.set.members), 'rank')} cannot be compared."
-
-
-def _nothing_matched(facts: JobFacts) -> str:
-    if not len(facts.operations):
-        return "None of them has a collective in its step window."
-    if facts.recorded_differently:
-        return f"{GROUPS_UNKNOWN}."
-    if len(facts.matching):
-        return "Their clocks cannot be compared."
-    return (
-        "They have no collective in common: they are of different steps or jobs, or do not say between which "
-        "ranks they send."
-    )
-
-
-def _limiter_of(facts: JobFacts, topic: str) -> str:
-    if topic in ABOUT_LATE_RANKS:
-        uneven = find_uneven(facts)
-        return _PART_LIMITERS.get(uneven.part, "unknown") if uneven.found else "compute"
-    return "communication"
+    late = (one.finding.title for one in findings if one.finding.records_again)
+    not_counted = "".join(f" {title}; this is not counted." for title in late)
+    return JobVerdict(limiter, f"{said} {waiting}{not_counted}{minor}")
 
 
 def limiter_parts(facts: JobFacts) -> dict[str, float]:
@@ -260,8 +252,3 @@ def _stragglers(facts: JobFacts) -> str:
     saves = share(saved) if saved >= _LEAST_SAID else "nothing"
     how_much = "is minor" if minor else "costs more"
     return f"Waiting for other ranks {how_much}: {latest}removing all stragglers saves {saves}."
-
-
-def _late(findings: Sequence[RuleFinding]) -> str:
-    late = (one.finding for one in findings if one.finding.records_again)
-    return "".join(f" {finding.title}; this is not counted." for finding in late)

@@ -6,7 +6,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
-from tb_gpudiag.jobs.rules.job_words import capitalized, culprits_text, not_matched, ranks_evidence
+from tb_gpudiag.jobs.rules.job_words import capitalized, culprits_text, ranks_evidence
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.vocabulary import levels
@@ -44,8 +44,6 @@ def _step_ns(facts: JobFacts) -> float:
 def check(facts: JobFacts) -> RuleAnswer:
     """Compare arrivals at the first collectives with the starts of the recordings."""
     starts, waits, residual = facts.starts, facts.waits, facts.clocks.residual_ns
-    if not len(waits):
-        return not_matched(facts)
     found = late_collective(facts)
     if found == NONE:
         most = int(waits.skew_ns[starts.first].max())

@@ -11,7 +11,7 @@ from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.bandwidth import SMALL_BYTES, SizeClass
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.rules.job_verdict import limiter_parts
-from tb_gpudiag.jobs.rules.job_words import at_most, capitalized, collective_text, not_matched, ranks_absent
+from tb_gpudiag.jobs.rules.job_words import at_most, capitalized, collective_text
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.rules.shared.exposure_advice import KEEP_WHOLE, REDUCE_ONCE
@@ -43,11 +43,9 @@ SHOWN: Final = 3
 
 def check(facts: JobFacts) -> RuleAnswer:
     """Add up the transfers in which nothing computes: communication that is not waiting for another rank."""
-    if not len(facts.waits):
-        return not_matched(facts)
-    if facts.waits_for_absent:
-        return ranks_absent()
-    window_ns, transfer_ns = facts.job_ns, _exposed_transfer_ns(facts)
+    window_ns, waits, members = facts.job_ns, facts.waits, len(facts.set.members)
+    waiting_ns = waits.waiting_by(waits.member.astype(np.int64), members).sum() / members
+    transfer_ns = max(0, int(limiter_parts(facts)["communication"] - waiting_ns))
     for again in (_WEIGHTS, _GRADIENTS):
         chosen = _sent_again(facts, again)
         if _length_ns(facts, chosen) >= LEAST_SHARE_AGAIN * window_ns:
@@ -55,9 +53,11 @@ def check(facts: JobFacts) -> RuleAnswer:
     micro_ns = _mean_ns(facts, facts.operations.exposed_ns, _of_micro_batches(facts))
     if micro_ns >= LEAST_SHARE_AGAIN * window_ns:
         return _each_micro_batch(facts, micro_ns)
-    buffers_ns = _transfer_ns(facts, _of_buffers(facts))
-    if buffers_ns >= max(LEAST_SHARE_AGAIN * window_ns, MOST_TRANSFER * transfer_ns):
-        return _buffers(facts, buffers_ns)
+    # Broadcasts in a forward pass of DistributedDataParallel are its buffers.
+    forward = facts.operations.annotation.where(lambda text: bool(marks.DDP_FORWARD.fullmatch(text)))
+    buffers = facts.operations.of_kinds({"broadcast"}) & forward
+    if _transfer_ns(facts, buffers) >= max(LEAST_SHARE_AGAIN * window_ns, MOST_TRANSFER * transfer_ns):
+        return _buffers(facts, buffers)
     if transfer_ns < LEAST_SHARE * window_ns:
         return Clear(f"transfers that nothing hides take {share(transfer_ns, window_ns)} of the step window")
     most = facts.sizes[0]
@@ -186,17 +186,9 @@ def _of_sent_again(facts: JobFacts, again: _SentAgain, chosen: Bool) -> Finding:
     )
 
 
-def _of_buffers(facts: JobFacts) -> Bool:
-    """Mask of the broadcasts in a forward pass of DistributedDataParallel, shape (n,): its buffers."""
-    operations = facts.operations
-    forward = operations.annotation.where(lambda text: bool(marks.DDP_FORWARD.fullmatch(text)))
-    return operations.of_kinds({"broadcast"}) & forward
-
-
-def _buffers(facts: JobFacts, buffers_ns: int) -> Finding:
-    operations, chosen = facts.operations, _of_buffers(facts)
-    length_ns = _length_ns(facts, chosen)
-    largest = int(operations.bytes[chosen].max())
+def _buffers(facts: JobFacts, chosen: Bool) -> Finding:
+    length_ns, buffers_ns = _length_ns(facts, chosen), _transfer_ns(facts, chosen)
+    largest = int(facts.operations.bytes[chosen].max())
     of = f" of {size_bytes(largest)}" if largest > 0 else ""
     return Finding(
         title="Buffers of the model are broadcast before each forward pass: "
@@ -212,13 +204,6 @@ def _buffers(facts: JobFacts, buffers_ns: int) -> Finding:
             Evidence("Messages", number(int(chosen.sum()) // len(facts.set.members))),
         ],
     )
-
-
-def _exposed_transfer_ns(facts: JobFacts) -> int:
-    """Communication that nothing hides, without waiting for later ranks, mean over the ranks."""
-    waits, members = facts.waits, len(facts.set.members)
-    waiting = waits.waiting_by(waits.member.astype(np.int64), members).sum() / members
-    return max(0, int(limiter_parts(facts)["communication"] - waiting))
 
 
 def _described(one: SizeClass, steps: int) -> Evidence:

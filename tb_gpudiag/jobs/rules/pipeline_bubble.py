@@ -7,7 +7,6 @@ from typing import Final
 
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.pipeline import Pipeline
-from tb_gpudiag.jobs.rules.job_words import not_matched
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving, Severity
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.vocabulary import levels
@@ -28,8 +27,6 @@ STAGES_SHOWN: Final = 3
 
 def check(facts: JobFacts) -> RuleAnswer:
     """Find stages that have nothing to compute for much of the time."""
-    if not len(facts.waits):
-        return not_matched(facts)
     found = facts.pipeline
     if found is None:
         if PIPELINE in facts.parallelism:
@@ -37,14 +34,22 @@ def check(facts: JobFacts) -> RuleAnswer:
                 "messages do not say which ranks they are between", "Record with record_shapes=True."
             )
         return Clear("no messages between the stages of a pipeline")
-    bubble = found.bubble_share
+    bubble, ideal = found.bubble_share, found.ideal_share
     if bubble < LEAST_SHARE:
-        return Clear(f"stages of the pipeline wait {share(bubble)} of the time{_at_best(found)}")
-    window_ns, ideal = facts.job_ns, found.ideal_share
+        at_best = f", {share(ideal)} at best" if ideal is not None and ideal <= bubble else ""
+        return Clear(f"stages of the pipeline wait {share(bubble)} of the time{at_best}")
+    window_ns, steps = facts.job_ns, max(1, found.steps)
     cost_ns = int(bubble * window_ns)
+    schedule = "The order of forward and backward passes does not show the schedule."
+    if ideal is not None:
+        schedule = (
+            f"{found.schedule} with {count(found.batches, 'micro-batch', 'micro-batches')} on "
+            f"{count(found.depth, 'stage')} waits {share(ideal)} of the time even if all stages take equally "
+            "long."
+        )
     return Finding(
         title=f"Stages of the pipeline wait {share(bubble)} of the time",
-        summary=f"A stage that waits for a micro-batch computes nothing. {_said(found)}",
+        summary=f"A stage that waits for a micro-batch computes nothing. {schedule}",
         fix=_fix(found, bubble),
         cost_ns=cost_ns,
         saving=Saving(0, int(max(0.0, bubble - GOAL_SHARE) * window_ns), "at most"),
@@ -54,23 +59,19 @@ def check(facts: JobFacts) -> RuleAnswer:
             Evidence.of_window("Bubble, mean over the stages", cost_ns, window_ns),
             *([Evidence("At best, with equal stages", share_of(ideal, 1))] if ideal is not None else []),
             *([Evidence("Micro-batches in a step", number(found.batches))] if found.batches else []),
-            *(_stage(facts, found, place) for place in range(min(STAGES_SHOWN, len(found.stages)))),
+            *(
+                Evidence(
+                    f"Stage {stage.stage} (rank {facts.set.ranks[stage.member]})",
+                    duration(stage.computing_ns / steps, "computing per step"),
+                    (
+                        duration(stage.warm_up_ns / steps, "waiting before its first micro-batch"),
+                        duration(stage.between_ns / steps, "between"),
+                        duration(stage.drain_ns / steps, "after its last"),
+                    ),
+                )
+                for stage in sorted(found.stages, key=lambda one: -one.computing_ns)[:STAGES_SHOWN]
+            ),
         ],
-    )
-
-
-def _at_best(found: Pipeline) -> str:
-    ideal = found.ideal_share
-    return f", {share(ideal)} at best" if ideal is not None and ideal <= found.bubble_share else ""
-
-
-def _said(found: Pipeline) -> str:
-    if found.ideal_share is None:
-        return "The order of forward and backward passes does not show the schedule."
-    return (
-        f"{found.schedule} with {count(found.batches, 'micro-batch', 'micro-batches')} on "
-        f"{count(found.depth, 'stage')} waits {share(found.ideal_share)} of the time even if all stages take "
-        "equally long."
     )
 
 
@@ -89,19 +90,4 @@ def _fix(found: Pipeline, bubble: float) -> Fix:
         "Make the stages equally long: the schedule explains less than half of the waiting.",
         CODE["balance"],
         "https://docs.pytorch.org/docs/stable/distributed.pipelining.html",
-    )
-
-
-def _stage(facts: JobFacts, found: Pipeline, place: int) -> Evidence:
-    """The stages that compute most, with their bubbles."""
-    steps = max(1, found.steps)
-    stage = sorted(found.stages, key=lambda one: -one.computing_ns)[place]
-    return Evidence(
-        f"Stage {stage.stage} (rank {facts.set.ranks[stage.member]})",
-        duration(stage.computing_ns / steps, "computing per step"),
-        (
-            duration(stage.warm_up_ns / steps, "waiting before its first micro-batch"),
-            duration(stage.between_ns / steps, "between"),
-            duration(stage.drain_ns / steps, "after its last"),
-        ),
     )

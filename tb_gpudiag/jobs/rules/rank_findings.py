@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -103,19 +102,12 @@ def _shared(facts: JobFacts, found: dict[int, pb.Finding]) -> SharedFinding:
     highs = [one.saving.high_us for one in findings]
     # Ranks that are there one after the other wait for one another, and that ends, too.
     waiting_us = float(facts.waits.waiting_ns.sum()) / len(facts.set.members) / 1e3
-    low_us = min(one.saving.low_us for one in findings)
-    high_us = max(
-        low_us, min(sum(highs), max(highs) + waiting_us, facts.job_ns / 1e3 - _kept_us(facts, findings))
-    )
+    low_us, most_us = min(one.saving.low_us for one in findings), facts.job_ns / 1e3
+    if facts.on_gpu and family_of(findings[0].rule) == "idle":  # the GPU still computes as long
+        most_us -= max(parts["computing"] for parts in facts.steady_parts) / 1e3
+    high_us = max(low_us, min(sum(highs), max(highs) + waiting_us, most_us))
     members = np.array(list(found), np.int64)
     return SharedFinding(by_cost[(len(findings) - 1) // 2], members, low_us, high_us)
-
-
-def _kept_us(facts: JobFacts, findings: list[pb.Finding]) -> float:
-    """What no fix of these findings removes: who is told of an idle GPU still computes as long."""
-    if not facts.on_gpu or family_of(findings[0].rule) != "idle":
-        return 0.0
-    return max(parts["computing"] for parts in facts.steady_parts) / 1e3
 
 
 def _who(facts: JobFacts, members: Int64) -> str:
@@ -146,34 +138,26 @@ def finding_of_late(facts: JobFacts, late: Int64, longer_ns: int) -> pb.Finding 
     members, first = facts.set.members, int(late[0])
     if facts.in_another_mode[first]:
         return next(one for one in members[first].findings if one.rule in ids_of("mode"))
-    among = set(late.tolist())
-    others = [members[i].findings for i in range(len(members)) if i not in among]
+    others = [{one.rule for one in members[i].findings} for i in range(len(members)) if i not in late]
     own = [
         one
         for one in members[first].findings
-        if one.cost_us * 1e3 >= EXPLAINED * longer_ns and _is_own(one) and _is_unusual(one.rule, others)
+        if one.cost_us * 1e3 >= EXPLAINED * longer_ns
+        and _is_own(one)
+        and sum(one.rule in rules for rules in others) <= MOST_RANKS * len(others)
     ]
     return max(own, key=lambda one: one.cost_us, default=None)
-
-
-def _is_unusual(rule: str, others: Sequence[Sequence[pb.Finding]]) -> bool:
-    """Whether most others do not have a finding of this rule."""
-    usual = sum(any(one.rule == rule for one in some) for some in others)
-    return usual <= MOST_RANKS * len(others)
 
 
 def is_shared(facts: JobFacts, lost_ns: int) -> bool:
     """Whether a problem that most ranks have explains what they lose in turn: what its longest stretches cost
     all of them. Many short ones, as of small operators, make no rank late now and then."""
-    return any(
-        one.finding.severity > pb.Finding.INFO
-        and _in_long_stretches_us(one.finding) * 1e3 * len(one.members) >= EXPLAINED * lost_ns
-        for one in shared_findings(facts, late_are_told=True)
-    )
-
-
-def _in_long_stretches_us(finding: pb.Finding) -> float:
-    return min(finding.cost_us, sum(each.end_us - each.start_us for each in finding.ranges))
+    for one in shared_findings(facts, late_are_told=True):
+        long_us = sum(each.end_us - each.start_us for each in one.finding.ranges)
+        cost_ns = min(one.finding.cost_us, long_us) * 1e3 * len(one.members)
+        if one.finding.severity > pb.Finding.INFO and cost_ns >= EXPLAINED * lost_ns:
+            return True
+    return False
 
 
 def own_report_text(finding: pb.Finding | None) -> str:

@@ -12,8 +12,6 @@ from tb_gpudiag.jobs.rules.job_words import (
     capitalized,
     collective_text,
     culprits_text,
-    not_matched,
-    ranks_absent,
     ranks_evidence,
 )
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Saving
@@ -38,15 +36,13 @@ _WITH_NVLINK = ("SXM", "NVL", "GB200", "GB300", "B200", "B300", "GH200", "H200")
 
 def check(facts: JobFacts) -> RuleAnswer:
     """Compare the transfers of collectives of one kind and size between groups of ranks."""
-    if not len(facts.waits):
-        return not_matched(facts)
     window_ns = facts.job_ns
     if not facts.on_gpu and len(np.unique(facts.clocks.host)) < 2:
         return Clear("all ranks are on the CPU of one host, and send their messages through its memory")
-    if facts.waits_for_absent:
-        return ranks_absent()
-    slow = find_slow_links(facts.sizes)
-    cost_ns = _cost_ns(facts, slow)
+    slow, more_ns = find_slow_links(facts.sizes), np.zeros(len(facts.set.members), np.int64)
+    for found in slow:
+        more_ns[list(found.link.members)] += found.more_ns
+    cost_ns = int(more_ns.max(initial=0))  # of the rank that loses most
     if cost_ns >= LEAST_SHARE * window_ns:
         return _finding(facts, slow, cost_ns, window_ns)
     if (below := _below_peak(facts)) is not None:
@@ -61,19 +57,13 @@ def check(facts: JobFacts) -> RuleAnswer:
     )
 
 
-def _cost_ns(facts: JobFacts, slow: list[Slower]) -> int:
-    """The longest extra time of any rank."""
-    by_member = np.zeros(len(facts.set.members), np.int64)
-    for found in slow:
-        by_member[list(found.link.members)] += found.more_ns
-    return int(by_member.max(initial=0))
-
-
 def _finding(facts: JobFacts, slow: list[Slower], cost_ns: int, window_ns: int) -> Finding:
     worst = max(slow, key=lambda found: found.more_ns)
     members = np.array(_shared_members(facts, slow))
     who = culprits_text(facts, members)
-    kind = capitalized(collective_text(worst.like.kind))
+    like = worst.like
+    kind = capitalized(collective_text(like.kind))
+    here, usual = like.bus_gb_per_s(worst.slow_ns), like.bus_gb_per_s(worst.usual_ns)
     if worst.steps:
         steps = len({step for one in slow for step in one.steps})
         title = f"Transfers with {who} take {figures(worst.times)} times as long in {count(steps, 'step')}"
@@ -93,20 +83,14 @@ def _finding(facts: JobFacts, slow: list[Slower], cost_ns: int, window_ns: int) 
             Evidence.of_window("Longer transfers", cost_ns, window_ns),
             Evidence("Transfer", duration(worst.slow_ns), (f"usually {duration(worst.usual_ns)}",)),
             Evidence("Slower", ratio(worst.times, "as long")),
-            *_bandwidths(worst),
+            *([Evidence("Message size", size(like.bytes))] if like.bytes > 0 else []),
+            *(
+                [Evidence("Bus bandwidth", bandwidth(here), (f"usually {bandwidth(usual)}",))]
+                if like.bytes > 0
+                else []
+            ),
         ],
     )
-
-
-def _bandwidths(worst: Slower) -> list[Evidence]:
-    like = worst.like
-    if like.bytes <= 0:
-        return []
-    here, usual = like.bus_gb_per_s(worst.slow_ns), like.bus_gb_per_s(worst.usual_ns)
-    return [
-        Evidence("Message size", size(like.bytes)),
-        Evidence("Bus bandwidth", bandwidth(here), (f"usually {bandwidth(usual)}",)),
-    ]
 
 
 def _shared_members(facts: JobFacts, slow: list[Slower]) -> list[int]:

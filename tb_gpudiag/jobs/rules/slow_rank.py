@@ -6,13 +6,11 @@ import math
 
 import numpy as np
 
-from tb_gpudiag.arrays import Int64
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.rules.job_words import (
     RECORD_STEPS,
     capitalized,
     culprits_text,
-    not_matched,
     part_text,
     ranks_evidence,
 )
@@ -37,8 +35,6 @@ CODE = fix_code(__name__)
 
 def check(facts: JobFacts) -> RuleAnswer:
     """Find ranks whose own time per step is longer than their peers', for another reason than more work."""
-    if not len(facts.waits):
-        return not_matched(facts)
     uneven = find_uneven(facts)
     window_ns = facts.job_ns
     if uneven.pattern == "too few steps":
@@ -48,17 +44,13 @@ def check(facts: JobFacts) -> RuleAnswer:
             RECORD_STEPS,
         )
     if uneven.pattern == "even" or (uneven.pattern == "varying" and uneven.part == "computing"):
-        return Clear(_even(uneven, window_ns))
+        return Clear(
+            f"the slowest ranks are {share(uneven.high_ns, window_ns)} of the step window above their peers "
+            f"over {count(uneven.of_steps, 'step')}"
+        )
     if uneven.work == "more":
         return Clear(f"{culprits_text(facts, uneven.members)} compute more, not slower: see GD603")
     return _in_turn(facts, uneven) if uneven.pattern == "varying" else _finding(facts, uneven, window_ns)
-
-
-def _even(uneven: Uneven, window_ns: int) -> str:
-    return (
-        f"the slowest ranks are {share(uneven.high_ns, window_ns)} of the step window above their peers "
-        f"over {count(uneven.of_steps, 'step')}"
-    )
 
 
 def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
@@ -69,12 +61,19 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
     when = "in every step" if always else f"in {uneven.steps} of {count(uneven.of_steps, 'step')}"
     takes = "take" if several else "takes"
     said = finding_of_late(facts, members, uneven.part_ns // len(members))
-    chance = uneven.may_be_chance and not _is_shown(uneven, said)
+    # A problem in more than one step that most others do not have is no chance, however often it happens.
+    often = uneven.steps >= LEAST_STEPS and not uneven.lacks_cores
+    chance = uneven.may_be_chance and not (often and said is not None and said.severity > pb.Finding.INFO)
+    doubt = "In so few steps it may be chance: record more."
+    if not uneven.once:
+        doubt = "Another process may have had its cores: record again."
+    judged = ~facts.starts.first
+    last = int(np.isin(facts.waits.last_member[judged], members).sum())
     return Finding(
         title=f"{capitalized(who)} {takes} {longer} longer than {'their' if several else 'its'} peers "
         f"{when}, and all ranks wait",
         summary=f"{_why(uneven, several, _device(facts))}{own_report_text(said)} The other ranks wait for "
-        f"{'them' if several else 'it'} in collectives.{_doubt(uneven) if chance else ''}",
+        f"{'them' if several else 'it'} in collectives.{f' {doubt}' if chance else ''}",
         fix=_fix(uneven, _device(facts), said),
         cost_ns=uneven.high_ns,
         saving=_saving(uneven, chance),
@@ -83,8 +82,12 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
             Evidence.of_window("Lost per rank", uneven.high_ns, window_ns),
             Evidence("Slow in", number(uneven.steps, "step", suffix=f"of {uneven.of_steps}")),
             Evidence(f"More {part_text(uneven.part)}", duration(uneven.part_ns / len(members))),
-            *_slower(uneven),
-            *_last_in(facts, members),
+            *(
+                [Evidence("Same work takes", ratio(uneven.slower, "as long"))]
+                if uneven.part == "computing" and not math.isnan(uneven.slower)
+                else []
+            ),
+            Evidence("Last to arrive in", number(last, "collective", suffix=f"of {int(judged.sum()):,}")),
         ],
         places=late_places(facts, members, uneven.part) or places_of(said),
         severity=Severity.INFO if chance else None,
@@ -112,13 +115,6 @@ def _in_turn(facts: JobFacts, uneven: Uneven) -> Finding:
         places=late_places(facts, members, uneven.part),
         severity=Severity.INFO if chance else None,
     )
-
-
-def _is_shown(uneven: Uneven, said: pb.Finding | None) -> bool:
-    """Whether the late rank's own report shows a problem, such as a sleep, that most others do not have, in
-    more than one step: that is no chance, however often it happens."""
-    often = uneven.steps >= LEAST_STEPS and not uneven.lacks_cores
-    return often and said is not None and said.severity > pb.Finding.INFO
 
 
 def _saving(uneven: Uneven, chance: bool) -> Saving:
@@ -152,19 +148,6 @@ def _device(facts: JobFacts) -> str:
     return "GPU" if facts.on_gpu else "CPU"
 
 
-def _slower(uneven: Uneven) -> list[Evidence]:
-    if uneven.part != "computing" or math.isnan(uneven.slower):
-        return []
-    return [Evidence("Same work takes", ratio(uneven.slower, "as long"))]
-
-
-def _last_in(facts: JobFacts, members: Int64) -> list[Evidence]:
-    waits = facts.waits
-    judged = ~facts.starts.first
-    last = int(np.isin(waits.last_member[judged], members).sum())
-    return [Evidence("Last to arrive in", number(last, "collective", suffix=f"of {int(judged.sum()):,}"))]
-
-
 _FIXES = {
     "computing": Fix(
         "Check that GPU: clocks, temperature, power limit, other processes. Replace it, or leave it out.",
@@ -194,13 +177,6 @@ _FIXES = {
         "https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management",
     ),
 }
-
-
-def _doubt(uneven: Uneven) -> str:
-    """Why it may be chance, behind a summary; "" if it is none."""
-    if uneven.once:
-        return " In so few steps it may be chance: record more."
-    return " Another process may have had its cores: record again." if uneven.may_be_chance else ""
 
 
 _TOGETHER = Fix(

@@ -9,7 +9,7 @@ from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.bandwidth import SMALL_BYTES
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.operations import COMPUTING
-from tb_gpudiag.jobs.rules.job_words import at_most, capitalized, collective_text, not_matched, ranks_absent
+from tb_gpudiag.jobs.rules.job_words import at_most, capitalized, collective_text
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.vocabulary import levels
@@ -58,10 +58,6 @@ class SmallCollectives:
 
 def check(facts: JobFacts) -> RuleAnswer:
     """Find rows of small collectives that cost more than one large collective would."""
-    if not len(facts.waits):
-        return not_matched(facts)
-    if facts.waits_for_absent:
-        return ranks_absent()
     rows, units, window_ns = rows_of(facts), units_of(facts), facts.job_ns
     if units.lost_ns >= max(rows.lost_ns, LEAST_SHARE * window_ns):
         return _of_units(facts, units)

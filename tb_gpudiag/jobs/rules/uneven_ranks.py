@@ -178,16 +178,26 @@ def _uneven(facts: JobFacts, own: OwnTime) -> Uneven:
         return even
     if steps < LEAST_STEPS:
         return replace(even, pattern="too few steps")
-    chance_ns = np.maximum(UNUSUAL * _noise_ns(own), _waits_for_a_core_ns(facts))
+    # How much a usual rank's own time varies from step to step, compared with its peers' time.
+    from_middle = np.abs(excess - np.median(excess, axis=1, keepdims=True))
+    noise_ns = 1.4826 * np.median(np.median(from_middle, axis=1))
+    chance_ns = np.maximum(UNUSUAL * noise_ns, _waits_for_a_core_ns(facts))
     every = np.ones(steps, np.bool_)
     shown = _shows_more_work(facts) | facts.in_another_mode
     certain = (own.certainty >= CERTAIN) | (shown & (own.certainty >= CERTAIN_OF_MORE))
     certain |= own.times_in_each_step >= TIMES_IN_EACH_STEP
     slow = (total >= least_ns) & certain & (total >= levels.HALF * total.max())
     persistent = np.flatnonzero(slow & (_is_above(own).mean(axis=1) >= PERSISTENT))
-    if len(persistent) and _are_few(own, persistent):
+    of_role = np.bincount(own.role)
+    slow_of_role = np.bincount(own.role[persistent], minlength=len(of_role))
+    if len(persistent) and (slow_of_role <= np.maximum(1, levels.HALF * of_role)).all():
         uneven = _described(facts, own, replace(even, pattern="persistent", members=persistent), every)
-        by_design = own.staged and uneven.work == "more" and _is_of_an_end(facts, own, uneven)
+        # A stage of a pipeline that has no more to do than the first or the last one must have. Stages on one
+        # CPU take each other's cores, so there the sizes of inputs say it, not the time.
+        of_an_end = uneven.high_ns < STAGE_SHARE * own.usual_ns[0].sum()
+        if not facts.on_gpu:
+            of_an_end = not _shows_more_work(facts)[uneven.members].any()
+        by_design = own.staged and uneven.work == "more" and of_an_end
         if by_design or _shares_cores(facts, uneven):
             return replace(uneven, pattern="even", members=even.members)
         return uneven
@@ -231,14 +241,6 @@ def slowdown_found(facts: JobFacts) -> JobSlowdown | None:
     return facts.slowdown if facts.on_gpu or find_uneven(facts).found else None
 
 
-def _is_of_an_end(facts: JobFacts, own: OwnTime, uneven: Uneven) -> bool:
-    """Whether a stage of a pipeline has no more to do than the first or the last one must have. Stages on one
-    CPU take each other's cores, so there the sizes of inputs say it, not the time."""
-    if facts.on_gpu:
-        return bool(uneven.high_ns < STAGE_SHARE * own.usual_ns[0].sum())
-    return not _shows_more_work(facts)[uneven.members].any()
-
-
 def _shares_cores(facts: JobFacts, uneven: Uneven) -> bool:
     """Whether a CPU computes the same work longer, as it does when ranks or other processes use its cores."""
     same = uneven.part == "computing" and uneven.work != "more"
@@ -278,19 +280,6 @@ def _is_above(own: OwnTime) -> Bool:
     return own.excess_ns >= LEAST_SHARE * np.maximum(1, own.step_ns)[None, :]
 
 
-def _noise_ns(own: OwnTime) -> float:
-    """Return how much a usual rank's own time varies from step to step, compared with its peers' time."""
-    excess = own.excess_ns
-    middle = np.median(excess, axis=1, keepdims=True)
-    return float(1.4826 * np.median(np.median(np.abs(excess - middle), axis=1)))
-
-
-def _are_few(own: OwnTime, members: Int64) -> bool:
-    slow = np.bincount(own.role[members], minlength=int(own.role.max()) + 1)
-    of = np.bincount(own.role, minlength=len(slow))
-    return bool((slow <= np.maximum(1, levels.HALF * of)).all())
-
-
 def _described(facts: JobFacts, own: OwnTime, found: Uneven, slow: Bool) -> Uneven:
     """Add what is lost because of the members, and why. slow: mask of the steps in which they are slow, or of
     all steps if they always are."""
@@ -307,6 +296,7 @@ def _described(facts: JobFacts, own: OwnTime, found: Uneven, slow: Bool) -> Unev
     explained = math.inf if facts.on_gpu else _explained_by_cores(facts, members, slow, high_ns)
     if work == "slower" and explained < HARDLY_EXPLAINED:
         work = ""  # it does something that its peers do not
+    others_ns = own.excess_ns[~mask_of(members, len(own.total_ns))][:, slow].sum(axis=1)
     return replace(
         found,
         low_ns=low_ns,
@@ -318,7 +308,7 @@ def _described(facts: JobFacts, own: OwnTime, found: Uneven, slow: Bool) -> Unev
         work=work,
         slower=slower,
         stretched=not facts.on_gpu and explained >= EXPLAINED,
-        others_ns=_spread_ns(own.excess_ns[~mask_of(members, len(own.total_ns))][:, slow]),
+        others_ns=int(np.ptp(others_ns)) if len(others_ns) else 0,
     )
 
 
@@ -328,13 +318,6 @@ def _explained_by_cores(facts: JobFacts, members: Int64, slow: Bool, late_ns: in
     longer = _mean(facts.kernels.slower[members]) - 1
     usual_ns = float(facts.own_time.usual_ns[members][:, slow].sum()) / len(members)
     return longer * usual_ns / max(1, late_ns) if math.isfinite(longer) else 0.0
-
-
-def _spread_ns(excess_ns: Int64) -> int:
-    """Return by how much these ranks differ over the steps. excess_ns: above their peers, shape (ranks,
-    steps)."""
-    total_ns = excess_ns.sum(axis=1)
-    return int(total_ns.max() - total_ns.min()) if len(total_ns) else 0
 
 
 def _lost_because_of(own: OwnTime, members: Int64, slow: Bool) -> tuple[int, int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from tb_gpudiag.arrays import Int64
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.operations import COMPUTING
 from tb_gpudiag.jobs.replay.job_replay import EVEN_WORK
@@ -12,7 +11,6 @@ from tb_gpudiag.jobs.rules.job_words import (
     RECORD_STEPS,
     capitalized,
     culprits_text,
-    not_matched,
     part_text,
     ranks_evidence,
 )
@@ -48,14 +46,16 @@ LEAST_SPREAD = levels.NOTICEABLE
 
 def check(facts: JobFacts) -> RuleAnswer:
     """Find ranks that compute more than their peers, and pipeline stages that compute more than others."""
-    if not len(facts.waits):
-        return not_matched(facts)
     uneven = find_uneven(facts)
     window_ns = facts.job_ns
     if uneven.pattern == "too few steps":
         return CannotTell(f"only {count(uneven.of_steps, 'step')} was recorded on all ranks", RECORD_STEPS)
     if uneven.found and uneven.part == "computing" and (uneven.pattern == "varying" or uneven.work == "more"):
-        return _confirmed(facts, uneven, window_ns)
+        # In a pipeline, other ranks may hide those that are slow now and then.
+        saved_ns = facts.saved_ns(EVEN_WORK) if uneven.pattern == "varying" else None
+        if saved_ns is not None and saved_ns < LEAST_SHARE * window_ns:
+            return Clear(f"with even work, the replayed steps are {share(saved_ns, window_ns)} shorter")
+        return _finding(facts, uneven, window_ns)
     if PIPELINE in facts.parallelism and (stages := _stages(facts, window_ns)) is not None:
         return stages
     # A router of experts is never quite even.
@@ -71,15 +71,6 @@ def check(facts: JobFacts) -> RuleAnswer:
     )
 
 
-def _confirmed(facts: JobFacts, uneven: Uneven, window_ns: int) -> RuleAnswer:
-    """Return a finding, unless the slowest rank varies and a replay shows that this costs nothing: in a
-    pipeline, other ranks hide those that are slow now and then."""
-    saved_ns = facts.saved_ns(EVEN_WORK) if uneven.pattern == "varying" else None
-    if saved_ns is not None and saved_ns < LEAST_SHARE * window_ns:
-        return Clear(f"with even work, the replayed steps are {share(saved_ns, window_ns)} shorter")
-    return _finding(facts, uneven, window_ns)
-
-
 def _in_turn(facts: JobFacts, window_ns: int) -> Finding | None:
     """Return a finding if ranks take turns being slow, so that only a replay shows the cost: two ranks from
     step to step, or replicas of a pipeline from microbatch to microbatch."""
@@ -93,34 +84,25 @@ def _in_turn(facts: JobFacts, window_ns: int) -> Finding | None:
     if (saved_ns if facts.on_gpu else between[0]) < LEAST_SHARE * window_ns:
         return None
     batches = "microbatches" if PIPELINE in facts.parallelism else "batches"
+    barriers, waits = "", facts.waits
+    of_barriers = facts.operations.of_kinds({"barrier"})[waits.row]
+    if 2 * waits.waiting_ns[of_barriers].sum() >= waits.waiting_ns.sum():
+        barriers = " Most of the waiting is in barriers: without them, only the sums of the batches count."
+    saving = Saving(*between, "replayed")
+    if not facts.on_gpu:  # ranks that share cores do not only wait for one another: all compute longer, too
+        saving = Saving(0, min(between[1] + facts.slowed_ns, facts.job_ns), "estimate")
     return Finding(
         title=f"{capitalized(batches)} are uneven: {time_ns(saved_ns / steps)} per step lost",
         summary="Ranks with the same role compute about equally long in all, but each in turn has the "
-        f"longest of the {batches}, and the others wait.{_in_barriers(facts)}",
+        f"longest of the {batches}, and the others wait.{barriers}",
         fix=_BATCHES,
         cost_ns=saved_ns,
-        saving=_with_even_work(facts, *between),
+        saving=saving,
         evidence=[
             Evidence.of_window(f"Shorter with even {batches}, replayed", saved_ns, window_ns),
             Evidence("Replayed", number(steps, "step")),
         ],
     )
-
-
-def _with_even_work(facts: JobFacts, low_ns: int, high_ns: int) -> Saving:
-    """Ranks that share cores do not only wait for one another: all of them compute longer, too."""
-    if facts.on_gpu:
-        return Saving(low_ns, high_ns, "replayed")
-    return Saving(0, min(high_ns + facts.slowed_ns, facts.job_ns), "estimate")
-
-
-def _in_barriers(facts: JobFacts) -> str:
-    """Say that barriers make ranks wait, behind a summary; "" if they hardly do."""
-    waits = facts.waits
-    barrier = facts.operations.of_kinds({"barrier"})[waits.row]
-    if 2 * waits.waiting_ns[barrier].sum() < waits.waiting_ns.sum():
-        return ""
-    return " Most of the waiting is in barriers: without them, only the sums of the batches count."
 
 
 def _takes_turns(facts: JobFacts) -> bool:
@@ -129,7 +111,8 @@ def _takes_turns(facts: JobFacts) -> bool:
     own = facts.own_time
     other = int(own.computing_other_ns.sum())
     if facts.on_gpu or other >= OTHER_WORK * max(1, other + int(own.computing_same_ns.sum())):
-        return _spread(facts) >= LEAST_SPREAD
+        longer = own.excess_ns / np.maximum(1, own.usual_ns)
+        return float(np.median(longer.max(axis=0))) >= LEAST_SPREAD
     return own.differs_share >= OTHER_WORK and _turns_share(facts) >= LEAST_SPREAD
 
 
@@ -154,15 +137,10 @@ def _turns_share(facts: JobFacts) -> float:
     return float(in_turn * steps / max(1, facts.job_ns))
 
 
-def _spread(facts: JobFacts) -> float:
-    """Return how much longer than its peers the slowest rank of a usual step takes, as a share of their own
-    time."""
-    usual = np.maximum(1, facts.own_time.usual_ns)
-    return float(np.median((facts.own_time.excess_ns / usual).max(axis=0)))
-
-
 def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
     per_step, said = time_ns(uneven.high_ns / uneven.of_steps), None
+    work = facts.kernels.work[uneven.members]
+    times = ratio(float(np.nanmax(work)), "as much as the peers") if np.isfinite(work).any() else None
     if uneven.pattern == "varying":
         title = f"A different rank computes longest each time: {per_step} per step lost"
         summary = (
@@ -192,18 +170,11 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
             Evidence.of_window("Lost per rank", uneven.high_ns, window_ns),
             Evidence("Uneven in", number(uneven.steps, "step"), (f"of {uneven.of_steps}",)),
             Evidence("More computing", duration(uneven.part_ns / max(1, len(uneven.members)))),
-            *_more_work(facts, uneven.members),
+            *([Evidence("Work by the sizes of inputs", times)] if times is not None else []),
         ],
         places=places_of(said) or late_places(facts, uneven.members, uneven.part),
         severity=Severity.INFO if uneven.may_be_chance else None,
     )
-
-
-def _more_work(facts: JobFacts, members: Int64) -> list[Evidence]:
-    work = facts.kernels.work[members]
-    if not np.isfinite(work).any():
-        return []
-    return [Evidence("Work by the sizes of inputs", ratio(float(np.nanmax(work)), "as much as the peers"))]
 
 
 def _stages(facts: JobFacts, window_ns: int) -> Finding | None:

@@ -9,6 +9,8 @@ from typing import Any
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.members import find_sets
+from tb_gpudiag.jobs.rules.job_registry import JOB_RULES
+from tb_gpudiag.rules.answer import RuleAnswer
 from tests.digest.made import digest, parts
 
 MS = 1_000_000
@@ -44,6 +46,11 @@ def _times(since: float, free: float, arrival: float, over: float, cause: str) -
         "communicating_ns": round((free - since) * MS),
         "idle_ns": parts(**{cause: round(idle * MS)}) if idle else parts(),
     }
+
+
+def check_of(name: str) -> Callable[[JobFacts], RuleAnswer]:
+    """What asks the rule of this name."""
+    return next(rule for rule in JOB_RULES if rule.name == name).check
 
 
 def job(

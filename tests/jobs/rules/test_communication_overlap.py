@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tb_gpudiag.jobs.rules.communication_overlap import check, overlap_of
+from tb_gpudiag.jobs.rules.communication_overlap import overlap_of
 from tb_gpudiag.rules.answer import CannotTell, Clear, Finding
-from tests.jobs.ranks.stage import MS, facts_of, job
+from tests.jobs.ranks.stage import MS, check_of, facts_of, job
+
+check = check_of("communication_overlap")
 
 
 def test_exposed_transfers_are_found() -> None:

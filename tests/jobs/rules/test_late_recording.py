@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tb_gpudiag.jobs.rules import slow_rank
-from tb_gpudiag.jobs.rules.late_recording import check
 from tb_gpudiag.rules.answer import Clear, Finding
-from tests.jobs.ranks.stage import facts_of, job
+from tests.jobs.ranks.stage import check_of, facts_of, job
 from tests.wording.plain import plain
+
+check = check_of("late_recording")
 
 
 def test_a_recording_that_starts_late() -> None:
@@ -15,7 +15,7 @@ def test_a_recording_that_starts_late() -> None:
     assert isinstance(answer, Finding)
     assert plain(answer.title) == "Rank 3 started to record 8 ms later than the first rank"
     assert answer.cost_ns == 0
-    assert isinstance(slow_rank.check(facts), Clear)
+    assert isinstance(check_of("slow_rank")(facts), Clear)
 
 
 def test_a_rank_that_is_slow_in_the_first_step_did_not_start_late() -> None:

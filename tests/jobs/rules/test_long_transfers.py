@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from tb_gpudiag.digest.digest import Digest
-from tb_gpudiag.jobs.rules.long_transfers import check
 from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, Saving, Severity
 from tb_gpudiag.rules.faster_rest import REST_IS_FASTER
 from tb_gpudiag.wording.quantity import number
-from tests.jobs.ranks.stage import MS, facts_of, job
+from tests.jobs.ranks.stage import MS, check_of, facts_of, job
 from tests.wording.plain import plain
+
+check = check_of("long_transfers")
 
 
 def test_the_collectives_with_most_transfer_are_named() -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tb_gpudiag.jobs.rules.mismatched_collectives import check
 from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, Severity
-from tests.jobs.ranks.stage import MS, facts_of, job
+from tests.jobs.ranks.stage import MS, check_of, facts_of, job
 from tests.jobs.ranks.test_matching import without
 from tests.wording.plain import plain
+
+check = check_of("mismatched_collectives")
 
 
 def test_another_size() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from tb_gpudiag.jobs.rules.pipeline_bubble import check
 from tb_gpudiag.rules.answer import Clear, Finding, Severity
 from tests.jobs.ranks.pipelines import gpipe, one_f_one_b, pipeline
-from tests.jobs.ranks.stage import facts_of, job
+from tests.jobs.ranks.stage import check_of, facts_of, job
 from tests.rules.stage import figures
 from tests.wording.plain import plain
+
+check = check_of("pipeline_bubble")
 
 
 def test_few_micro_batches_are_found() -> None:

@@ -10,13 +10,14 @@ import pytest
 
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.jobs.report.job_report import build_jobs
-from tb_gpudiag.jobs.rules.slow_rank import check
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.rules.answer import Finding
 from tests.digest.made import parts, table
-from tests.jobs.ranks.stage import MS, facts_of, job
+from tests.jobs.ranks.stage import MS, check_of, facts_of, job
 from tests.with_each import with_each
 from tests.wording.plain import plain
+
+check = check_of("slow_rank")
 
 # Five steps of 11.1 ms.
 WHOLE_US = 55_500

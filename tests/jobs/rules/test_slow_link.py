@@ -7,10 +7,11 @@ from typing import Any
 
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.jobs.ranks.bandwidth import bus_factor
-from tb_gpudiag.jobs.rules.slow_link import check
 from tb_gpudiag.rules.answer import CannotTell, Clear, Finding
-from tests.jobs.ranks.stage import MS, facts_of, job
+from tests.jobs.ranks.stage import MS, check_of, facts_of, job
 from tests.wording.plain import plain
+
+check = check_of("slow_link")
 
 
 def pairs(slower: float, *, of: int = 3) -> list[Digest]:

@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 from tb_gpudiag.digest.digest import Digest
-from tb_gpudiag.jobs.rules.slow_rank import check
 from tb_gpudiag.jobs.rules.uneven_ranks import Uneven
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.rules.answer import CannotTell, Clear, Finding
 from tests.digest.made import table
-from tests.jobs.ranks.stage import MS, facts_of, job
+from tests.jobs.ranks.stage import MS, check_of, facts_of, job
 from tests.with_each import with_each
 from tests.wording.plain import plain
+
+check = check_of("slow_rank")
 
 
 def found(digests: list[Digest]) -> Finding:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from tb_gpudiag.digest.digest import Digest
-from tb_gpudiag.jobs.rules.small_collectives import check, rows_of
+from tb_gpudiag.jobs.rules.small_collectives import rows_of
 from tb_gpudiag.rules.answer import CannotTell, Clear, Finding
-from tests.jobs.ranks.stage import MS, US, facts_of, job
+from tests.jobs.ranks.stage import MS, US, check_of, facts_of, job
 from tests.wording.plain import plain
+
+check = check_of("small_collectives")
 
 
 def small_ones(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tb_gpudiag.digest.digest import Digest
-from tb_gpudiag.jobs.rules import slow_rank
-from tb_gpudiag.jobs.rules.uneven_work import check
 from tb_gpudiag.rules.answer import Clear, Finding
 from tests.digest.made import table
-from tests.jobs.ranks.stage import MS, facts_of, job
+from tests.jobs.ranks.stage import MS, check_of, facts_of, job
 from tests.wording.plain import plain
+
+check = check_of("uneven_work")
 
 
 def with_kernels(digest: Digest, tokens: int) -> Digest:
@@ -25,7 +25,7 @@ def test_a_rank_with_longer_sequences() -> None:
     assert isinstance(answer, Finding)
     assert plain(answer.title) == "Rank 1 has more work: 4 ms per step lost"
     assert answer.cost_ns == 20 * MS
-    assert isinstance(slow_rank.check(facts), Clear)
+    assert isinstance(check_of("slow_rank")(facts), Clear)
 
 
 def test_grids_show_more_work_without_shapes() -> None:
