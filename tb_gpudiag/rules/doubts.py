@@ -15,7 +15,7 @@ from tb_gpudiag.facts.waiting.interruptions import FAR_LONGER
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, Severity
 from tb_gpudiag.rules.rule import LEAST_ERROR_NS, AnyRule
-from tb_gpudiag.rules.shared.lost_time import Lost, lost_time
+from tb_gpudiag.rules.shared.lost_time import COMPUTE_SHARE, Lost, lost_time
 from tb_gpudiag.rules.shared.odd_recordings import (
     MOSTLY_LOADING,
     capture_ns,
@@ -40,7 +40,6 @@ from tb_gpudiag.rules.shared.slowed_recording import (
     without_recorder,
 )
 from tb_gpudiag.rules.shared.verdict_sentences import Said
-from tb_gpudiag.rules.shared.window_parts import COMPUTE_SHARE
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.engines import UNKNOWN_STEP
 from tb_gpudiag.wording.format import in_quotes, share, time_ns

@@ -10,13 +10,12 @@ from typing import NamedTuple
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.compilation import compiled_functions
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.rules.shared.lost_time import MOSTLY_UNSEEN
+from tb_gpudiag.rules.shared.lost_time import MOSTLY_UNSEEN, WindowParts
 from tb_gpudiag.rules.shared.odd_recordings import first_run_sentence
 from tb_gpudiag.rules.shared.recording_advice import SEVERAL_STEPS
 from tb_gpudiag.rules.shared.server_recording import one_replayed_step, one_step_sentence
 from tb_gpudiag.rules.shared.slowed_recording import gpu_keeps_busy, host_likely_limits, host_may_keep_up
 from tb_gpudiag.rules.shared.verdict_sentences import FOR_ENGINE, Said
-from tb_gpudiag.rules.shared.window_parts import WindowParts
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import in_quotes, share
 

@@ -19,7 +19,18 @@ from tb_gpudiag.rules.shared.cpu_verdict import cpu_verdict
 from tb_gpudiag.rules.shared.emptied_cache import emptying_sentences
 from tb_gpudiag.rules.shared.host_task_fixes import waits_sentence
 from tb_gpudiag.rules.shared.leak import leak_headlines, leak_sentences
-from tb_gpudiag.rules.shared.lost_time import MOSTLY_UNSEEN, Lost, lost_time, own_range, unseen
+from tb_gpudiag.rules.shared.lost_time import (
+    CLEAR_LEAD,
+    LIMITER_SHARE,
+    MOSTLY_UNSEEN,
+    Lost,
+    WindowParts,
+    computing_limits,
+    lost_time,
+    own_range,
+    split_window,
+    unseen,
+)
 from tb_gpudiag.rules.shared.out_of_memory import out_of_memory_sentences, out_of_memory_title
 from tb_gpudiag.rules.shared.recording_advice import sentences_for
 from tb_gpudiag.rules.shared.slowed_recording import host_may_keep_up, slowed_sentences
@@ -30,13 +41,6 @@ from tb_gpudiag.rules.shared.verdict_sentences import (
     leads,
     left_out_sentences,
     waiting_sentence,
-)
-from tb_gpudiag.rules.shared.window_parts import (
-    CLEAR_LEAD,
-    LEAST_SHARE,
-    WindowParts,
-    computing_limits,
-    split_window,
 )
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.recorded import FileKind
@@ -133,7 +137,7 @@ def _gpu(judged: Judged, ranked: Sequence[AnyRule]) -> Verdict:
         said = f"{said} {_one_kernel(facts)}".strip()
     said = " ".join(filter(None, [said, waits_sentence(facts, limiter), *slowed_sentences(facts)]))
     for taken_ns, sentence in ((parts.lost_ns, _LOST), (parts.profiler_ns, _PROFILER)):
-        if LEAST_SHARE * parts.window_ns <= taken_ns < MOSTLY_UNSEEN * parts.window_ns:
+        if LIMITER_SHARE * parts.window_ns <= taken_ns < MOSTLY_UNSEEN * parts.window_ns:
             start += f" {sentence.format(share(taken_ns, parts.window_ns))}"
     left_out = left_out_sentences(facts.steady, inferred=not facts.recorded.steps and len(facts.steps) > 0)
     sentences = [*left_out, start, said] if leads(facts.steady) else [start, said, *left_out]
@@ -156,9 +160,9 @@ def _limiter(parts: WindowParts, ranked: Sequence[AnyRule]) -> tuple[str, str]:
         return "unknown", _THE_PROFILER.format(share(parts.profiler_ns, window_ns))
     first, second = sorted(by_limiter, key=lambda part: -by_limiter[part])[:2]
     most_ns = by_limiter[first]
-    if computing_limits(parts.computing_ns, most_ns, parts.seen_ns) or most_ns < LEAST_SHARE * window_ns:
+    if computing_limits(parts.computing_ns, most_ns, parts.seen_ns) or most_ns < LIMITER_SHARE * window_ns:
         rest = f"; the largest other part, {_noun(first)}, is {share(most_ns, window_ns)}" if most_ns else ""
-        if most_ns >= LEAST_SHARE * window_ns:
+        if most_ns >= LIMITER_SHARE * window_ns:
             return "compute", f"Computing takes {share(parts.computing_ns, window_ns)} of the time{rest}."
         return "compute", f"Computing limits this job, so faster kernels help most{rest}."
     if most_ns < CLEAR_LEAD * by_limiter[second]:

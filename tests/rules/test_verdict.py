@@ -15,9 +15,8 @@ from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.answer import Finding, Fix, Saving, Severity
 from tb_gpudiag.rules.outcome import RuleFinding
 from tb_gpudiag.rules.run import run_rules
-from tb_gpudiag.rules.shared.lost_time import lost_time
+from tb_gpudiag.rules.shared.lost_time import lost_time, split_window
 from tb_gpudiag.rules.shared.verdict_sentences import first_fix_sentence, left_out_sentences
-from tb_gpudiag.rules.shared.window_parts import split_window
 from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.wording.format import share
 from tests.builder import TraceBuilder

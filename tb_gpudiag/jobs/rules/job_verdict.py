@@ -19,7 +19,7 @@ from tb_gpudiag.jobs.rules.uneven_ranks import find_uneven, slowdown_found, slow
 from tb_gpudiag.jobs.topics import ids_of
 from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.outcome import RuleFinding
-from tb_gpudiag.rules.shared.window_parts import CLEAR_LEAD, computing_limits
+from tb_gpudiag.rules.shared.lost_time import CLEAR_LEAD, computing_limits
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import count, numbers_text, share, time_ns
 from tb_gpudiag.wording.vocabulary import CAUSES, LIMITERS

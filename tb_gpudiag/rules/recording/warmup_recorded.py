@@ -12,10 +12,9 @@ from tb_gpudiag.facts.stepping.variance import optimizer_only_in
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Range, RuleAnswer, Severity
 from tb_gpudiag.rules.doubts import not_comparable
 from tb_gpudiag.rules.rule import Claimed, Rule
-from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, lost_time
+from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, lost_time, split_window
 from tb_gpudiag.rules.shared.odd_recordings import capture_ns, capture_sentence, first_run_parts
 from tb_gpudiag.rules.shared.recording_advice import record_again
-from tb_gpudiag.rules.shared.window_parts import split_window
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.quantity import duration, number, ratio, share_of
 

@@ -17,8 +17,7 @@ from tb_gpudiag.facts.waiting.overhead import LEAST, MOST, EventCosts
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.answer import Evidence, Finding, Fix, Slowed
 from tb_gpudiag.rules.rule import fix_code
-from tb_gpudiag.rules.shared.lost_time import ISSUING, Lost, places
-from tb_gpudiag.rules.shared.window_parts import CLEAR_LEAD, LEAST_SHARE
+from tb_gpudiag.rules.shared.lost_time import CLEAR_LEAD, ISSUING, LIMITER_SHARE, Lost, places
 from tb_gpudiag.vocabulary.task_names import HostTask
 from tb_gpudiag.wording.format import time_ns
 from tb_gpudiag.wording.quantity import duration, number, per_step
@@ -90,7 +89,7 @@ class CpuTime:
         most_ns = max(others.values())
         single_ns = max(others["input"], others["waiting"], others["communication"], *self.host.values())
         leads = self.computing_ns >= max(CLEAR_LEAD * single_ns, most_ns)
-        return leads or most_ns < LEAST_SHARE * self.window_ns
+        return leads or most_ns < LIMITER_SHARE * self.window_ns
 
 
 def cpu_time(lost: Lost, small_operators: Bool) -> CpuTime:

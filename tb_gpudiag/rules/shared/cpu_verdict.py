@@ -9,10 +9,9 @@ from tb_gpudiag.facts.core.steady import MOST
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.shared.cpu_job import CpuTime, cpu_time
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, waits_sentence
-from tb_gpudiag.rules.shared.lost_time import MOSTLY_UNSEEN, Lost
+from tb_gpudiag.rules.shared.lost_time import CLEAR_LEAD, LIMITER_SHARE, MOSTLY_UNSEEN, Lost
 from tb_gpudiag.rules.shared.odd_recordings import first_run_sentence, no_gpu_sentence
 from tb_gpudiag.rules.shared.verdict_sentences import BESIDES_COMPUTING, FOR_ENGINE, NO_REQUESTS
-from tb_gpudiag.rules.shared.window_parts import CLEAR_LEAD, LEAST_SHARE
 from tb_gpudiag.vocabulary.task_names import HostTask
 from tb_gpudiag.wording.format import share
 
@@ -30,7 +29,7 @@ def cpu_verdict(facts: Facts, lost: Lost, unseen_ns: int) -> tuple[str, str]:
         return "unknown" if for_engine else "requests", said
     spent = cpu_time(lost, facts.host_work.small_operators)
     start, took = no_gpu_sentence(facts.gpu_use), lost.share(spent.profiler_ns)
-    if took >= LEAST_SHARE:
+    if took >= LIMITER_SHARE:
         start = f"{start} The profiler itself took {share(took)} of the main thread's time"
         if took >= MOSTLY_UNSEEN:
             return "unknown", f"{start}: record more steps, after a warm-up, to see what limits the job."
@@ -85,7 +84,7 @@ def _taken(spent: CpuTime, takes: Mapping[str, str], named: Set[str]) -> list[st
     return [
         f"{takes[part]} {share(ns, spent.window_ns)}"
         for part, ns in sorted(parts.items(), key=lambda one: -one[1])
-        if part in takes.keys() - named and ns >= LEAST_SHARE * spent.window_ns
+        if part in takes.keys() - named and ns >= LIMITER_SHARE * spent.window_ns
     ]
 
 
