@@ -81,32 +81,6 @@ def by_place(
     return found
 
 
-class LongestCall(NamedTuple):
-    """The operator call with most of some time, beside other calls of the operator. event: of the call."""
-
-    event: int
-    operator: str
-    time_ns: int
-    others: int
-    others_ns: int  # on average
-
-
-def longest_call(host: Host, event: Int64, weight_ns: Int64) -> LongestCall:
-    """Find it in the time of these events, shape (k,) each; events may be NONE. time_ns is 0 if there is no
-    operator."""
-    names, known = host.events.name, event != NONE
-    known[known] = host.operator[event[known]] != NONE
-    if not known.any():
-        return LongestCall(NONE, "", 0, 0, 0)
-    took_ns = np.bincount(host.operator[event[known]], weight_ns[known], len(names)).astype(np.int64)
-    longest = int(took_ns.argmax())
-    others = (took_ns > 0) & (names == names[longest])
-    others[longest] = False
-    usual_ns = int(took_ns[others].mean()) if others.any() else 0
-    name = host.events.names[names[longest]]
-    return LongestCall(longest, name, int(took_ns[longest]), int(others.sum()), usual_ns)
-
-
 def _only(host: Host, name: Int64) -> str:
     """Return the name that all have, or "" if names differ."""
     same = name[0] != NONE and bool((name == name[0]).all())

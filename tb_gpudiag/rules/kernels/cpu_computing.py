@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
-from tb_gpudiag.arrays import NONE, Bool
-from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.places import by_operator, longest_call
+from tb_gpudiag.arrays import NONE
+from tb_gpudiag.facts.core.places import by_operator
 from tb_gpudiag.facts.core.steady import MOST
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.waiting.gpu_use import GpuUse
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.cpu_job import cpu_time
 from tb_gpudiag.rules.shared.lost_time import Lost, lost_time, places, removing
 from tb_gpudiag.rules.shared.odd_recordings import gpu_error
-from tb_gpudiag.rules.shared.recording_advice import record_again
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.operators import MULTIPLIES
-from tb_gpudiag.wording.format import one_line, share, time_ns
-from tb_gpudiag.wording.quantity import duration, number
+from tb_gpudiag.wording.format import one_line
 
 CODE = fix_code(__name__)
 
@@ -34,11 +28,6 @@ MULTIPLYING_SHARE = levels.HALF
 # Unless a step computes so long that waiting threads cannot be all of it: in two public trainings on a CPU,
 # steps of several seconds multiply 11 and 19% of the time, and normalize and divide in the rest.
 LONG_STEP_NS = 500_000_000
-
-# One call that takes half of the time, five times as long as others of its operator, is no usual call: in a
-# public recording the first linear layer takes 14.4 s of 16.1, and the second 1.2 s.
-ONE_CALL_SHARE = levels.HALF
-TIMES_OTHERS = 5
 
 # A step that uses few rows of a table needs no gradient of all of them. With 100,000 rows that took 20 to 49%
 # of a step, and the optimizer's pass over them 22 to 43%; sparse ones saved 88%.
@@ -64,14 +53,15 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     a_step_ns = spent.computing_ns / max(1, len(facts.steps))
     if multiplying_ns < MULTIPLYING_SHARE * spent.computing_ns and a_step_ns < LONG_STEP_NS:
         return Clear(lost.sentence("multiplying", multiplying_ns))
-    if not len(facts.steps) and (one_call := _of_one_call(facts.host, lost, chosen)) is not None:
-        return one_call
     inference = facts.job.training is False
     largest = ranked[:MOST_OPERATORS]
     layout = ", channels_last" if any("conv" in name for name, _ in largest) else ""
     compiled = facts.launches.modes.compiled.total > 0
     to_try = f"{'' if compiled else 'torch.compile, '}bfloat16{layout}"
-    text = f"{_get_a_gpu(facts.gpu_use)} On the CPU, try {to_try}."
+    get_a_gpu = "Run the model on a GPU if there is one."
+    if facts.gpu_use.error:
+        get_a_gpu = f"If this machine has a GPU, update its driver: {gpu_error(facts.gpu_use)}."
+    text = f"{get_a_gpu} On the CPU, try {to_try}."
     code = CODE["device"].replace(_COMPILE, "") if compiled else CODE["device"]
     if inference:
         text += " If this is inference, call model.eval() and use torch.inference_mode()."
@@ -93,12 +83,6 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
         ranges=lost.ranges(chosen),
         leads=spent.computing_ns >= MOST * lost.window_ns,
     )
-
-
-def _get_a_gpu(use: GpuUse) -> str:
-    if use.error:
-        return f"If this machine has a GPU, update its driver: {gpu_error(use)}."
-    return "Run the model on a GPU if there is one."
 
 
 def _of_tables(facts: Facts, lost: Lost) -> Finding | None:
@@ -130,31 +114,6 @@ def _of_tables(facts: Facts, lost: Lost) -> Finding | None:
             removing(lost.stretches(gradients | optimizer)),
             beyond="the optimizer goes over few rows, too",
         ),
-    )
-
-
-def _of_one_call(host: Host, lost: Lost, chosen: Bool) -> Finding | None:
-    """The finding where one call takes most of the time of a pass, far longer than others of its operator:
-    what that is, another pass shows. chosen: mask of the time that computes, shape (s,)."""
-    one = longest_call(host, lost.event[chosen], lost.length_ns[chosen])
-    if one.time_ns < max(ONE_CALL_SHARE * lost.window_ns, TIMES_OTHERS * one.others_ns) or not one.others:
-        return None
-    took = share(one.time_ns, lost.window_ns)
-    return Finding(
-        title=f"One call of {one_line(one.operator, 80)} takes {took} of the main thread's time",
-        summary=f"Other calls of it take {time_ns(one.others_ns)}. It may have as much more to compute, or "
-        "pay for a first use: weights that are read from a disk, memory that the system has to find. One "
-        "pass does not show which.",
-        fix=record_again(
-            "Record a second pass, too, with record_shapes=True. If this call is as slow there, make the "
-            "layer smaller or run it on a GPU."
-        ),
-        evidence=[
-            Evidence.of_window("In this call", one.time_ns, lost.window_ns),
-            Evidence("Its other calls", number(one.others), (duration(one.others_ns, "on average"),)),
-        ],
-        places=places(host, np.array([one.event]), np.array([one.time_ns]), by_operator=True),
-        leads=True,
     )
 
 

@@ -13,12 +13,10 @@ from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.kernel_families import Family
-from tb_gpudiag.vocabulary.libraries import Server
 from tb_gpudiag.wording.quantity import number
 from tb_gpudiag.wording.vocabulary import FAMILIES
 
 CODE = fix_code(__name__)
-_SERVERS = {Server.VLLM: CODE["vllm"]}
 
 # The most that fusing could save. Public traces of convolutional training reach 7 to 13%. A tenth of the
 # window is worth trying a compiler.
@@ -87,7 +85,7 @@ def _fix(job: JobKind, *, compiled: bool, convolves: bool) -> Fix:
     if job.server is not None:
         return Fix(
             f"Let {job.server.value} compile the model, with its fusion passes.",
-            _SERVERS.get(job.server, CODE["server"]),
+            CODE.get(job.server.value.lower(), CODE["server"]),
         )
     rest = (
         "whether graph breaks keep torch.compile from fusing the rest."

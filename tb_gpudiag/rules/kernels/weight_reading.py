@@ -16,7 +16,6 @@ from tb_gpudiag.vocabulary.libraries import Server
 from tb_gpudiag.wording.quantity import number
 
 CODE = fix_code(__name__)
-_SERVERS = {Server.VLLM: CODE["vllm"], Server.SGLANG: CODE["sglang"]}
 
 # The format of the weights is a choice, not a mistake: a hint needs matmuls whose half is a tenth of the
 # step.
@@ -88,7 +87,7 @@ def _tokens(facts: Facts, at_ns: Int64) -> Int64:
 
 def _fix(server: Server | None) -> Fix:
     more = f"let {server.value} run more of them" if server is not None else "put more of them"
-    code = CODE["other"] if server is None else _SERVERS.get(server, CODE["server"])
+    code = CODE["other"] if server is None else CODE.get(server.value.lower(), CODE["server"])
     return Fix(
         f"If requests wait, {more} in each step. If none do, quantize the weights (FP8, INT8 or INT4), or "
         "decode speculatively. Compare the results.",

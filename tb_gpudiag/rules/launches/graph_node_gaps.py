@@ -45,8 +45,6 @@ _FIXES = {
     NodeGap.COPIES: ("Drop copies and memsets that another kernel can do.", CODE["copies"]),
 }
 
-_SERVERS = {Server.VLLM: CODE["vllm"], Server.SGLANG: CODE["sglang"]}
-
 _URL = "https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#cuda-graphs"
 
 
@@ -104,7 +102,7 @@ def _fix(found: NodeGaps, server: Server | None, *, compiled: bool) -> Fix:
     torch.compile has fused them."""
     if server is not None:
         text = f"Give {server.value} more requests per step, and let it fuse more kernels."
-        return Fix(text, _SERVERS.get(server, CODE["server"]), _URL)
+        return Fix(text, CODE.get(server.value.lower(), CODE["server"]), _URL)
     least_ns = levels.LARGE * int(found.length_ns.sum())
     slow = [fix for kind, fix in _FIXES.items() if found.length_ns[found.kind == kind].sum() >= least_ns]
     text = "Put fewer and larger kernels into the graph, or more work into each replay."

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from tb_gpudiag.facts.core.causes import Cause, CauseSpans
-from tb_gpudiag.facts.core.intervals import Intervals, subtract
+from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.intervals import subtract
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.launching.launch_costs import Hotspot
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Slowed
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.launch_advice import (
-    LaunchAdvice,
     batch_evidence,
     larger_batch_evidence,
     launch_advice,
@@ -57,21 +53,35 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             f"short launch gaps keep the GPU idle {cost_share} of the step window; {on_idle_gpu} found "
             "the GPU idle"
         )
-    steps = len(facts.steps)
-    advice = launch_advice(facts, lost, chosen)
+    steps, advice = len(facts.steps), launch_advice(facts, lost, chosen)
+    code = [advice.code]
+    if advice.job.server is None:  # no optimizer in inference, and batches the way that the job makes them
+        code += [CODE["optimizer"]] if advice.job.training and not advice.graphs_in_use else []
+        code.append(CODE["pipeline_batch" if advice.job.pipeline else "batch"])
+    latency, usual = duration(facts.work.latency_ns), ("a few µs are usual",)
+    slow_start = Evidence("From launch to start on an idle GPU", latency, usual)
+    # Thousands of launches from one operator are a loop, or a very deep model.
+    most = max(facts.launches.hotspots["operator"], key=lambda operator: operator.launches)
+    # Operators that are slow are left to host_bound.
+    slow = host_time(facts.main_thread_spans, Cause.DISPATCH, at_least_ns=LONGEST_GAP_NS)
+    launching = subtract(host_time(facts.main_thread_spans, Cause.DISPATCH, Cause.LAUNCH), slow)
     found = Finding(
         title=f"Short launch gaps keep the GPU idle {cost_share} of the time",
         summary="The GPU finishes its short kernels before the host launches the next ones: "
         f"{on_idle_gpu} found the GPU idle. It then waits for the operator's overhead on the CPU, the launch "
         "call and the launch latency.",
-        fix=Fix(advice.fix_text, _code(advice), advice.url),
+        fix=Fix(advice.fix_text, "\n\n".join(code), advice.url),
         cost_ns=cost_ns,
         evidence=[
             Evidence.of_window("Idle in short launch gaps", cost_ns, lost.window_ns),
             Evidence("Launches", number(len(calls), "launch", "launches"), per_step(len(calls), steps)),
             Evidence("Launched on an idle GPU", on_idle_gpu),
-            *_slow_start(facts.work.latency_ns),
-            *_most_launched(facts.launches.hotspots["operator"], steps),
+            *([slow_start] if facts.work.latency_ns >= SLOW_START_NS else []),
+            Evidence(
+                "Operator with most launches",
+                in_quotes(most.key, 80),
+                (number(most.launches, "launch", "launches"), *per_step(most.launches, steps)),
+            ),
             *batch_evidence(facts),
             advice.graph_evidence,
             *advice.in_compiled_code,
@@ -83,49 +93,10 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         places=places(facts.host, lost.launch[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
-        removable=removing(_host_time(facts.main_thread_spans)),
+        removable=removing(launching),
         slowed=Slowed(lost.stretches(chosen), LEAST_SHARE),
     )
     return with_ddp_copies(found, facts.launches.ddp_copies, lost)
-
-
-def _code(advice: LaunchAdvice) -> str:
-    """Code that fits the job: no optimizer in inference, batches the way that the job makes them."""
-    if advice.job.server is not None:
-        return advice.code
-    parts = [advice.code]
-    if advice.job.training and not advice.graphs_in_use:
-        parts.append(CODE["optimizer"])
-    parts.append(CODE["pipeline_batch" if advice.job.pipeline else "batch"])
-    return "\n\n".join(parts)
-
-
-def _slow_start(latency_ns: int) -> list[Evidence]:
-    """The time until a launch reaches the GPU, on systems where it is long."""
-    if latency_ns < SLOW_START_NS:
-        return []
-    return [Evidence("From launch to start on an idle GPU", duration(latency_ns), ("a few µs are usual",))]
-
-
-def _most_launched(operators: Sequence[Hotspot], steps: int) -> list[Evidence]:
-    """The operator with the most launches. Thousands from one operator are a loop, or a very deep model."""
-    found = max(operators, key=lambda operator: operator.launches, default=None)
-    if found is None:
-        return []
-    launches = number(found.launches, "launch", "launches")
-    return [
-        Evidence(
-            "Operator with most launches",
-            in_quotes(found.key, 80),
-            (launches, *per_step(found.launches, steps)),
-        )
-    ]
-
-
-def _host_time(main_thread: CauseSpans) -> Intervals:
-    """The host's time on the way to launches, without operators slow enough for host_bound."""
-    slow = host_time(main_thread, Cause.DISPATCH, at_least_ns=LONGEST_GAP_NS)
-    return subtract(host_time(main_thread, Cause.DISPATCH, Cause.LAUNCH), slow)
 
 
 RULE = Rule(

@@ -28,7 +28,6 @@ from tb_gpudiag.rules.answer import (
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.launch_advice import (
     COMPILE_URL,
-    LaunchAdvice,
     larger_batch_evidence,
     launch_advice,
     with_ddp_copies,
@@ -140,7 +139,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     for i in order:
         if lost.share(costs_ns[i]) < LEAST_SHARE:
             continue
-        chosen = _before(lost, late, clusters[i])
+        chosen = late & np.isin(lost.launch, clusters[i].calls[~clusters[i].first])
         one = _finding(facts, lost, chosen, clusters[i])
         found.append(with_ddp_copies(one, facts.launches.ddp_copies, lost))
     return found
@@ -193,18 +192,17 @@ def _idle_ns(lost: Lost, late: Bool, clusters: list[Cluster]) -> list[int]:
     ]
 
 
-def _before(lost: Lost, late: Bool, cluster: Cluster) -> Bool:
-    """Mask of the segments before the cluster's launches except its first, shape (s,)."""
-    return late & np.isin(lost.launch, cluster.calls[~cluster.first])
-
-
 def _finding(facts: Facts, lost: Lost, chosen: Bool, cluster: Cluster) -> Finding:
     """chosen: mask of the segments before its launches except its first, shape (s,)."""
     kind = _KINDS[cluster.kind]
     advice, launches = launch_advice(facts, lost, chosen), len(cluster.calls)
     cost_ns = lost.total_ns(chosen)
     source = in_quotes(cluster.mark, 80) if cluster.mark else kind.source
-    operators = dict.fromkeys(cluster.operators)
+    operators = [in_quotes(name, 40) for name in dict.fromkeys(cluster.operators)]
+    more = [number(len(operators) - _OPERATORS_SHOWN, suffix="more")][: len(operators) > _OPERATORS_SHOWN]
+    fix = Fix(kind.fix, kind.code, kind.url)
+    if cluster.kind in {ClusterKind.LOOP, ClusterKind.ELEMENTWISE} and advice.mostly_compiled:
+        fix = Fix(advice.fix_text, advice.code, advice.url)
     mean = duration(cluster.gpu_ns / launches)
     launching = host_time(facts.main_thread_spans, *BETWEEN_CALLS, Cause.DISPATCH, Cause.LAUNCH)
     spans = intersect(cluster.spans, launching)
@@ -213,14 +211,18 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool, cluster: Cluster) -> Findin
         f"{share(cost_ns, lost.window_ns)} of the time",
         summary=f"Small kernels from {kind.source}: each launch starts {mean} of GPU work on average, and "
         "the GPU finishes it before the next launch arrives.",
-        fix=_fix(cluster.kind, advice),
+        fix=fix,
         cost_ns=cost_ns,
         evidence=[
             Evidence.of_window("Idle before these launches", cost_ns, lost.window_ns),
             Evidence(
                 "Launches", number(launches, "launch", "launches"), (number(cluster.clusters, "cluster"),)
             ),
-            *([_named(list(operators))] if operators else []),
+            *(
+                [Evidence("Operators", operators[0], (*operators[1:_OPERATORS_SHOWN], *more))]
+                if operators
+                else []
+            ),
             Evidence(
                 "GPU time", duration(cluster.gpu_ns), (duration(cluster.gpu_ns / launches, "per launch"),)
             ),
@@ -247,21 +249,6 @@ def _removed(facts: Facts, cluster: Cluster, spans: Intervals) -> Removable:
     nodes = operators_around(facts.host, cluster.backward, LONGEST_GAP_NS)
     dropped = (*most.dropped, *cluster.backward.tolist())
     return Removable(Removal(merged(spans, nodes), dropped=dropped), least=most, beyond=_BACKWARD)
-
-
-def _named(operators: list[str]) -> Evidence:
-    """The operators of one iteration."""
-    first, *others = (in_quotes(name, 40) for name in operators[:_OPERATORS_SHOWN])
-    more = len(operators) - _OPERATORS_SHOWN
-    return Evidence("Operators", first, (*others, *([number(more, suffix="more")] if more > 0 else [])))
-
-
-def _fix(kind: ClusterKind, advice: LaunchAdvice) -> Fix:
-    """The cluster's own fix, without compiling what is compiled already, or replayed as CUDA graphs."""
-    own = _KINDS[kind]
-    if kind in {ClusterKind.LOOP, ClusterKind.ELEMENTWISE} and advice.mostly_compiled:
-        return Fix(advice.fix_text, advice.code, advice.url)
-    return Fix(own.fix, own.code, own.url)
 
 
 RULE = Rule(

@@ -10,7 +10,6 @@ import numpy as np
 from tb_gpudiag.arrays import Int64
 from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause
 from tb_gpudiag.facts.core.intervals import EMPTY, coverage, subtract
-from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.collectives import (
     CollectiveLaunches,
@@ -48,7 +47,6 @@ from tb_gpudiag.rules.shared.lost_time import ISSUING, MOST_PLACES, longest, los
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.collective_kinds import FSDP, FUNCTIONAL, OPTIMIZER, Collective
 from tb_gpudiag.vocabulary.kernel_families import Family
-from tb_gpudiag.vocabulary.libraries import Server
 from tb_gpudiag.wording.format import in_quotes, one_line, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, share_of
 from tb_gpudiag.wording.vocabulary import collective
@@ -64,10 +62,6 @@ LEAST_SHARE = levels.SIZEABLE
 # 7.6 ms on the first rank and 0.01 ms on the last.
 LATE_HOST_SHARE = levels.LARGE
 _HOST = (*ISSUING, *BETWEEN_CALLS, Cause.COMPILE, Cause.INPUT, Cause.ALLOCATOR)
-
-# All ranks send about as much. If the collectives of another GPU of the file take this part of the time of
-# these or less, these mostly wait: in public files of four joined ranks it is 0.2 to 8%.
-LATE_PART = levels.LARGE
 
 # Equal messages take equally long. If this much of the exposed time is beyond the shortest ones, it is mostly
 # waiting for other ranks: in a public recommender job, equal all-to-alls take from 10 us to 4.5 ms.
@@ -153,8 +147,6 @@ _OF_SERVER = (
     "Use all-reduces made for small messages, no sequence parallelism, or fewer GPUs for each copy of the "
     "model."
 )
-_SERVERS = {Server.VLLM: CODE["vllm"], Server.SGLANG: CODE["sglang"]}
-
 _OF_LAYERS = (Collective.ALL_REDUCE, Collective.SHARDED)
 """Collectives that join the parts of layers, where there are no gradients to reduce."""
 
@@ -190,24 +182,31 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     calls, units = facts.exposure.calls, list(map(_unit, facts.exposure.by_unit))
     overlapped = experts_overlap(facts.host, kernels)
     waiting_ns, long_ns = exposed_waiting_ns(facts.host, calls, exposed), far_longer_ns(calls, exposed)
+    modes = facts.launches.modes
+    waits_for_host_ns = int(device.window_account.idle_ns[0, list(_HOST)].sum())
+    where = time.places(chosen, own_ns)
+    if not any(place.file for place in where) and 2 * sum(ns for _, ns in marked) >= cost_ns:
+        where = [Place(operator=name, time_ns=ns) for name, ns in marked[:MOST_PLACES]]
+    most = [(name, ns) for name, ns in marked if ns >= levels.LARGE * cost_ns]
+    most_in = " and ".join(f"{in_quotes(name, 60)} ({time_ns(ns)})" for name, ns in most)
+    launched_in = f" Most of it is launched in {most_in}." if most else ""
     if facts.job.data_parallel:
         fix = _DATA_PARALLEL
-    elif awaited := _awaited_in_file(facts, device):
-        fix = awaited
-    elif _waiting_for_host_ns(device) >= max(cost_ns, LATE_HOST_SHARE * time.window_ns):
+    elif waits_for_host_ns >= max(cost_ns, LATE_HOST_SHARE * time.window_ns):
         fix = LATE_HOSTS
     elif max(waiting_ns, long_ns) >= WAITING_SHARE * cost_ns or waits_for_a_rank(units):
         fix = LATE_RANK
     elif overlapped:
         fix = _OVERLAPPED
     else:
-        of_reason = None if _in_graphs(facts) else fix_of(units)
+        # How collectives in graphs are called was decided at their capture.
+        of_reason = None if 2 * modes.graph_work > modes.work else fix_of(units)
         fix = _fix(launched, own_ns[chosen], facts.job, of_reason)
     return Finding(
         title=f"Exposed communication takes {cost_share} of the time",
         summary="The GPU runs collectives and computes nothing meanwhile. A collective's kernel also waits "
         "for the slowest rank, and a single rank's trace does not show how much of the time is waiting: "
-        f"compare with the other ranks.{_most_in(marked, cost_ns)}"
+        f"compare with the other ranks.{launched_in}"
         + (_WHAT_IS_LEFT if overlapped else most_exposed(units)),
         fix=fix,
         cost_ns=cost_ns,
@@ -229,7 +228,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             ),
             *reasons_evidence(units),
         ],
-        places=_places(marked, time.places(chosen, own_ns), cost_ns),
+        places=where,
         ranges=longest(exposed, device.id),
         claims={device.id: exposed},
         severity=Severity.INFO if overlapped else None,
@@ -267,27 +266,6 @@ def _on_cpu(facts: Facts) -> RuleAnswer:
     )
 
 
-def _awaited_in_file(facts: Facts, device: DeviceFacts) -> Fix | None:
-    """Name the GPU that this one waits for, where several ranks are in one file: its collectives are far
-    shorter, because it comes last."""
-    times_ns = {one.id: exposed_communication(one.busy, facts.window).total for one in facts.devices}
-    own_ns = times_ns.pop(device.id)
-    last = min((one for one, ns in times_ns.items() if ns), key=lambda one: times_ns[one], default=None)
-    if last is None or times_ns[last] > LATE_PART * own_ns:
-        return None
-    text = (
-        f"Find out why the process of GPU {last} is late: its collectives take {time_ns(times_ns[last])}, "
-        "and those of this GPU wait for it. Give each rank a file of its own, and run gpudiag job."
-    )
-    return replace(LATE_RANK, text=text)
-
-
-def _in_graphs(facts: Facts) -> bool:
-    """Whether graphs launch most work: how their collectives are called was decided at their capture."""
-    modes = facts.launches.modes
-    return 2 * modes.graph_work > modes.work
-
-
 def _unit(one: UnitExposure) -> ExposedUnit:
     why = one.why.name.lower()
     return ExposedUnit(
@@ -300,24 +278,6 @@ def _part(label: str, ns: int, cost_ns: int) -> list[Evidence]:
     return [Evidence(label, duration(ns), (share_of(ns, cost_ns, "of the exposed time"),))] if ns else []
 
 
-def _waiting_for_host_ns(device: DeviceFacts) -> int:
-    """Idle time of the step window in which the GPU waits for its own host to launch."""
-    return int(device.window_account.idle_ns[0, list(_HOST)].sum())
-
-
-def _places(marked: list[tuple[str, int]], found: list[Place], cost_ns: int) -> list[Place]:
-    """The annotations as places, if they contain at least half of the time and no function is known."""
-    if any(place.file for place in found) or 2 * sum(ns for _, ns in marked) < cost_ns:
-        return found
-    return [Place(operator=name, time_ns=ns) for name, ns in marked[:MOST_PLACES]]
-
-
-def _most_in(marked: list[tuple[str, int]], cost_ns: int) -> str:
-    """A sentence on the annotations with most of the exposed time; "" if none has much of it."""
-    parts = [f"{in_quotes(name, 60)} ({time_ns(ns)})" for name, ns in marked if ns >= levels.LARGE * cost_ns]
-    return f" Most of it is launched in {' and '.join(parts)}." if parts else ""
-
-
 def _fix(launched: CollectiveLaunches, exposed_ns: Int64, job: JobKind, of_reason: Fix | None) -> Fix:
     """Return the fix for the reason of most of the exposed time, else for its kind. Collectives that join the
     layers of a model without gradients run on its stream because their result is needed at once."""
@@ -326,7 +286,9 @@ def _fix(launched: CollectiveLaunches, exposed_ns: Int64, job: JobKind, of_reaso
     for caller, own, ns in zip(launched.caller, launched.kind.tolist(), exposed_ns.tolist(), strict=True):
         by_caller[caller] += ns if own == kind else 0
     if kind in _OF_LAYERS and job.server is not None:
-        return replace(_TENSOR_PARALLEL, text=_OF_SERVER, code=_SERVERS.get(job.server, CODE["server"]))
+        return replace(
+            _TENSOR_PARALLEL, text=_OF_SERVER, code=CODE.get(job.server.value.lower(), CODE["server"])
+        )
     if of_reason is not None and job.training is not False:
         return of_reason
     return collective_fix(kind, by_caller.most_common(1)[0][0], job.training)

@@ -115,21 +115,18 @@ def _is_largest_part(facts: Facts) -> bool:
 def _first_run(facts: Facts, device: DeviceFacts) -> Finding:
     first_run_ns = device.ledger.by_cause(device.window)[Cause.INITIALIZATION]
     cold = share_of(first_run_ns, device.window.duration_ns, "of the recording")
+    parts = "".join(f": {found}" for found in [first_run_parts(facts)] if found)
     return Finding(
         title=f"First-run work takes {cold}",
         summary=(
-            f"The GPU was idle during work that happens once{_largest_parts(facts)}. Nothing here shows how "
-            "fast the job is in its steady state."
+            f"The GPU was idle during work that happens once{parts}. Nothing here shows how fast the job is "
+            "in its steady state."
         ),
         fix=record_again("Run a few steps before recording: increase wait and warmup in the schedule."),
         evidence=[Evidence("Idle during first-run work", duration(first_run_ns), (cold,))],
         severity=Severity.WARNING,
         leads=True,
     )
-
-
-def _largest_parts(facts: Facts) -> str:
-    return "".join(map(": {}".format, filter(None, [first_run_parts(facts)])))
 
 
 def _first_run_on_cpu(facts: Facts) -> Finding | None:

@@ -81,51 +81,47 @@ class LaunchAdvice:
     @property
     def fix_text(self) -> str:
         """What to do, as an imperative."""
-        if self.job.server is not None:
-            return _server_text(self.job.server, graphs=self.graphs_in_use)
-        if self.graphs_in_use and self.obstacles:
-            return "CUDA graphs are in use: fuse what they cannot capture, and do less between replays."
-        if self.graphs_in_use:
-            return "CUDA graphs are in use: capture the rest as well, and do less between replays."
-        if self.mostly_compiled and self.modes.traced_only:
-            return "This code is already compiled, by a backend that writes no kernels: use one that fuses."
-        if self.mostly_compiled and not self.obstacles:
-            return (
-                "This code is already compiled: replay it as CUDA graphs, or launch its kernels from C++ "
-                "instead of Python."
-            )
-        if self.mostly_compiled:
-            return (
-                "This code is already compiled: launch its kernels from C++ instead of Python, and remove "
-                "graph breaks."
-            )
-        if self.partly_compiled:
-            graphs = "" if self.obstacles else ", and replay the compiled regions as CUDA graphs"
-            return f"Part of the job is already compiled: compile the rest{graphs}."
-        if self.obstacles:
-            return "Fuse kernels so that each launch does more work."
-        return "Fuse kernels so that each launch does more work, or replay the whole step as a CUDA graph."
+        return self._case[0]
 
     @property
     def code(self) -> str:
-        if self.job.server is not None:
-            return _server_code(self.job.server, graphs=self.graphs_in_use)
-        if self.graphs_in_use and self.obstacles:
-            return f"{_CODE['eager']}\n\n{_CODE['between_replays']}"
-        if self.graphs_in_use:
-            rest = "rest_of_training" if self.job.training else "rest"
-            return f"{_CODE[rest]}\n\n{_CODE['between_replays']}"
-        if not (self.mostly_compiled or self.partly_compiled):
-            return _CODE["eager"] if self.obstacles else f"{_CODE['eager']}\n{_CODE['graphs']}"
-        return "\n\n".join(_CODE[name] for name in self._blocks_of_compiled)
+        return "\n\n".join(_CODE[block] for block in self._case[1])
 
     @property
-    def _blocks_of_compiled(self) -> list[str]:
+    def _case(self) -> tuple[str, list[str]]:
+        """What to do, and the blocks of code for it: the first that holds."""
+        if (server := self.job.server) is not None:
+            eager, between = _SERVERS.get(server, ("server", "server_between"))
+            if self.graphs_in_use:
+                text = "prepare the next step while the GPU works, and batch more requests."
+                return f"Let {server.value} {text}", [between]
+            return f"Let {server.value} replay CUDA graphs: these steps launch kernel by kernel.", [eager]
+        if self.graphs_in_use and self.obstacles:
+            text = "CUDA graphs are in use: fuse what they cannot capture, and do less between replays."
+            return text, ["eager", "between_replays"]
+        if self.graphs_in_use:
+            text = "CUDA graphs are in use: capture the rest as well, and do less between replays."
+            return text, ["rest_of_training" if self.job.training else "rest", "between_replays"]
         if self.mostly_compiled and self.modes.traced_only:
-            return ["traced_only"]
+            text = "This code is already compiled, by a backend that writes no kernels: use one that fuses."
+            return text, ["traced_only"]
+        compiled = "This code is already compiled"
+        if self.mostly_compiled and self.obstacles:
+            text = f"{compiled}: launch its kernels from C++ instead of Python, and remove graph breaks."
+            return text, ["compiled"]
         if self.mostly_compiled:
-            return ["compiled"] if self.obstacles else ["compiled_graphs", "compiled"]
-        return ["partly_compiled"] if self.obstacles else ["partly_compiled", "compiled_graphs"]
+            text = f"{compiled}: replay it as CUDA graphs, or launch its kernels from C++ instead of Python."
+            return text, ["compiled_graphs", "compiled"]
+        rest = "Part of the job is already compiled: compile the rest"
+        if self.partly_compiled and self.obstacles:
+            return f"{rest}.", ["partly_compiled"]
+        if self.partly_compiled:
+            text = f"{rest}, and replay the compiled regions as CUDA graphs."
+            return text, ["partly_compiled", "compiled_graphs"]
+        if self.obstacles:
+            return "Fuse kernels so that each launch does more work.", ["eager"]
+        text = "Fuse kernels so that each launch does more work, or replay the whole step as a CUDA graph."
+        return text, ["eager", "graphs"]
 
     @property
     def url(self) -> str:
@@ -167,20 +163,8 @@ class LaunchAdvice:
         return [Evidence("Autograd graph without a backward pass", nodes, (advice,))]
 
 
-_EAGER_SERVERS = {Server.VLLM: _CODE["vllm"], Server.SGLANG: _CODE["sglang"]}
-_GRAPH_SERVERS = {Server.VLLM: _CODE["vllm_between"], Server.SGLANG: _CODE["sglang_between"]}
-
-
-def _server_code(server: Server, *, graphs: bool) -> str:
-    if graphs:
-        return _GRAPH_SERVERS.get(server, _CODE["server_between"])
-    return _EAGER_SERVERS.get(server, _CODE["server"])
-
-
-def _server_text(server: Server, *, graphs: bool) -> str:
-    if graphs:
-        return f"Let {server.value} prepare the next step while the GPU works, and batch more requests."
-    return f"Let {server.value} replay CUDA graphs: these steps launch kernel by kernel."
+_SERVERS = {Server.VLLM: ("vllm", "vllm_between"), Server.SGLANG: ("sglang", "sglang_between")}
+"""Blocks of code for servers that launch kernel by kernel, and for those that replay graphs."""
 
 
 def launch_advice(facts: Facts, lost: Lost, chosen: Bool) -> LaunchAdvice:
@@ -254,19 +238,14 @@ def with_ddp_copies(found: Finding, copies: DdpCopies, lost: Lost) -> Finding:
     parts = [(part, ns) for part, ns in inside if ns >= levels.SIZEABLE * found.cost_ns]
     if not parts:
         return found
-    total_ns = sum(ns for _, ns in parts)
-    fix = _fix([part for part, _ in parts])
-    if total_ns < levels.MOST * found.cost_ns:
+    arguments = " and ".join(part.argument for part, _ in parts)
+    lines = "\n".join(f"    {part.argument},   # {part.comment}" for part, _ in parts)
+    code = f"model = DistributedDataParallel(\n    model,\n{lines}\n)"
+    fix = Fix(f"Pass {arguments} to DistributedDataParallel.", code, _DDP_URL)
+    if sum(ns for _, ns in parts) < levels.MOST * found.cost_ns:
         fix = Fix(f"{fix.text} {found.fix.text}", f"{fix.code}\n\n{found.fix.code}", found.fix.url)
     return replace(
         found,
         fix=fix,
         evidence=[*found.evidence, *(Evidence.of_cost(part.label, ns, found.cost_ns) for part, ns in parts)],
     )
-
-
-def _fix(parts: list[_Part]) -> Fix:
-    arguments = " and ".join(part.argument for part in parts)
-    lines = "\n".join(f"    {part.argument},   # {part.comment}" for part in parts)
-    code = f"model = DistributedDataParallel(\n    model,\n{lines}\n)"
-    return Fix(f"Pass {arguments} to DistributedDataParallel.", code, _DDP_URL)

@@ -143,7 +143,9 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     tasks = facts.host_work.tasks.time_ns(lost.event, lost.drained_ns)
     removable = _removable(facts.host, facts.transfers, facts.host_time.blocking, calls)
     once = not len(facts.steps) and int(per_gap.max()) >= AT_ONCE * cost_ns
-    timed = kinds[0].kind == SyncKind.DEVICE and _may_be_a_benchmark(facts)
+    # Calls that are timed one by one are no steps, and nothing trains or serves.
+    no_job = not (facts.recorded.steps or facts.job.training or facts.job.server is not None)
+    timed = kinds[0].kind == SyncKind.DEVICE and no_job
     return Finding(
         title=f"Synchronizations leave the GPU idle {cost_share} of the time",
         summary=f"{count(len(drained), 'time')} in the step window, the host waits until the GPU has "
@@ -171,12 +173,6 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         severity=Severity.INFO if timed or once else None,
         sure=not (timed or once),
     )
-
-
-def _may_be_a_benchmark(facts: Facts) -> bool:
-    """Whether the recording may be of calls that are timed one by one: they are no steps, nothing trains or
-    serves."""
-    return not (facts.recorded.steps or facts.job.training or facts.job.server is not None)
 
 
 def _reads(facts: Facts) -> RuleAnswer:

@@ -82,33 +82,6 @@ def test_gradients_of_whole_tables(us: float, *, reported: bool, tmp_path: Path)
         assert found.saving.high_ns == 4 * 400_000
 
 
-def _layers(first_us: float, *, steps: bool = False) -> TraceBuilder:
-    """A pass of three layers on the CPU, the second and third of which take 40 ms each."""
-    trace = TraceBuilder(devices=())
-    main = trace.thread()
-    at = 0.0
-    if steps:
-        main.step(0, at=0, us=first_us + 90_000)
-    for us in (first_us, 40_000.0, 40_000.0):
-        main.op("aten::linear", at=at, us=us)
-        main.op("aten::addmm", at=at + 1, us=us - 2)
-        at += us + 1
-    return trace
-
-
-@pytest.mark.parametrize(
-    ("first_us", "steps", "one"),
-    [(210_000, False, True), (190_000, False, False), (210_000, True, False)],
-    ids=["a first use", "just a larger layer", "a step"],
-)
-def test_one_call_that_takes_most_of_a_pass_is_to_be_recorded_again(
-    first_us: float, *, steps: bool, one: bool, tmp_path: Path
-) -> None:
-    found = finding(RULE.check(facts_of(_layers(first_us, steps=steps), tmp_path)))
-    assert found.title.startswith("One call of aten::addmm takes 7") is one
-    assert ("second pass" in found.fix.text) is one
-
-
 def test_a_training_is_not_told_to_use_inference_mode(tmp_path: Path) -> None:
     found = finding(RULE.check(facts_of(_passes(0.5, backward=True), tmp_path)))
     assert "inference" not in found.fix.text + found.fix.code

@@ -304,22 +304,6 @@ def test_collectives_of_a_replayed_graph_are_not_called_again(in_graph: bool, tm
     assert ("async_op=True" in code) != in_graph
 
 
-@pytest.mark.parametrize(("us", "awaited"), [(20, True), (200, False)])
-def test_of_ranks_in_one_file_the_last_one_is_named(us: float, awaited: bool, tmp_path: Path) -> None:
-    """A tool joined the files of the ranks. Where collectives take 300 µs and 20 µs, the first ones wait."""
-    trace, main = one_step()
-    main.launch("gemm", at=STEP_AT, us=5, runs_at=STEP_AT + 10, runs_us=390)
-    main.launch(ALL_REDUCE, at=STEP_AT + 25, us=5, runs_at=500, runs_us=300)
-    main.launch("gemm", at=STEP_AT + 40, us=5, runs_at=800, runs_us=300)
-    other = trace.thread("another rank")
-    other.launch(ALL_REDUCE, at=STEP_AT + 200, us=5, runs_at=800 - us, runs_us=us, device=1)
-    facts = facts_of(trace, tmp_path)
-    found = finding(RULE.check(facts))
-    assert ("why the process of GPU 1 is late" in found.fix.text) == awaited
-    outcome = run_rules(facts, [RULE])
-    assert ("waiting for another rank" in find_verdict(facts, outcome.findings).sentence) == awaited
-
-
 @pytest.mark.parametrize(
     ("exchanges", "overlapped"),
     [
