@@ -20,7 +20,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.step_time import StepTime, step_time
 from tb_gpudiag.vocabulary.recorded import Recorder
 
-VERSION: Final = 9
+VERSION: Final = 10
 """Rises whenever the columns change, or what they mean."""
 
 WORK: Final = ("computing", "copying", "communicating")
@@ -127,6 +127,18 @@ SITES: Final = pa.schema(
 )
 """Growing allocation sites."""
 
+HELD: Final = pa.schema(
+    [
+        ("device", _TEXT),
+        ("kind", _TEXT),  # of MemoryKind
+        ("allocator", _TEXT),  # operator, or the module where no operator is known
+        ("place", _TEXT),
+        ("bytes", _NUMBER),
+        ("count", _NUMBER),  # of allocations; 0 in the row of a kind for what has no row of its own
+    ]
+)
+"""What was allocated at the peak. The rows of a device add up to its peak."""
+
 TABLES: Final = {
     "steps": STEPS,
     "collectives": COLLECTIVES,
@@ -134,6 +146,7 @@ TABLES: Final = {
     "operators": OPERATORS,
     "memory": MEMORY,
     "sites": SITES,
+    "held": HELD,
 }
 
 PATH_SEPARATOR: Final = " > "
@@ -149,6 +162,8 @@ class MemoryPeaks:
     peak_allocated_bytes: int
     peak_reserved_bytes: int
     capacity_bytes: int
+    failed_bytes: int = 0  # that the last failed allocation asked for
+    failures: int = 0
 
 
 @dataclass(frozen=True)
@@ -203,6 +218,7 @@ class Digest:
     operators: pa.Table
     memory: pa.Table
     sites: pa.Table
+    held: pa.Table
     findings: list[pb.Finding]
 
     def table(self, name: str) -> pa.Table:

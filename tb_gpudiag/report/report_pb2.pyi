@@ -1466,7 +1466,19 @@ class Comparison(_message.Message):
     base_id: str
     candidate_id: str
     mfu: MfuDifference
-    def __init__(self, base: _Optional[str] = ..., candidate: _Optional[str] = ..., step_us: _Optional[_Union[StepDifference, _Mapping[str, object]]] = ..., verdict: _Optional[_Union[Comparison.Verdict, str]] = ..., sentence: _Optional[str] = ..., causes: _Optional[_Iterable[_Union[CauseDifference, _Mapping[str, object]]]] = ..., operators: _Optional[_Iterable[_Union[OperatorDifference, _Mapping[str, object]]]] = ..., kernels: _Optional[_Iterable[_Union[OperatorDifference, _Mapping[str, object]]]] = ..., findings: _Optional[_Union[FindingsDifference, _Mapping[str, object]]] = ..., verified: _Optional[_Iterable[_Union[Verified, _Mapping[str, object]]]] = ..., notes: _Optional[_Iterable[str]] = ..., memory: _Optional[_Iterable[_Union[MemoryDifference, _Mapping[str, object]]]] = ..., same_within_share: _Optional[float] = ..., mean_step_us: _Optional[_Union[StepDifference, _Mapping[str, object]]] = ..., launches: _Optional[_Union[CountDifference, _Mapping[str, object]]] = ..., base_id: _Optional[str] = ..., candidate_id: _Optional[str] = ..., mfu: _Optional[_Union[MfuDifference, _Mapping[str, object]]] = ...) -> None: ...
+    held: _containers.RepeatedCompositeFieldContainer[HeldDifference]
+    def __init__(self, base: _Optional[str] = ..., candidate: _Optional[str] = ..., step_us: _Optional[_Union[StepDifference, _Mapping[str, object]]] = ..., verdict: _Optional[_Union[Comparison.Verdict, str]] = ..., sentence: _Optional[str] = ..., causes: _Optional[_Iterable[_Union[CauseDifference, _Mapping[str, object]]]] = ..., operators: _Optional[_Iterable[_Union[OperatorDifference, _Mapping[str, object]]]] = ..., kernels: _Optional[_Iterable[_Union[OperatorDifference, _Mapping[str, object]]]] = ..., findings: _Optional[_Union[FindingsDifference, _Mapping[str, object]]] = ..., verified: _Optional[_Iterable[_Union[Verified, _Mapping[str, object]]]] = ..., notes: _Optional[_Iterable[str]] = ..., memory: _Optional[_Iterable[_Union[MemoryDifference, _Mapping[str, object]]]] = ..., same_within_share: _Optional[float] = ..., mean_step_us: _Optional[_Union[StepDifference, _Mapping[str, object]]] = ..., launches: _Optional[_Union[CountDifference, _Mapping[str, object]]] = ..., base_id: _Optional[str] = ..., candidate_id: _Optional[str] = ..., mfu: _Optional[_Union[MfuDifference, _Mapping[str, object]]] = ..., held: _Optional[_Iterable[_Union[HeldDifference, _Mapping[str, object]]]] = ...) -> None: ...
+
+class HeldDifference(_message.Message):
+    device: str
+    kind: MemoryKind.Kind
+    allocator: str
+    place: str
+    base_bytes: float
+    candidate_bytes: float
+    base_count: int
+    candidate_count: int
+    def __init__(self, device: _Optional[str] = ..., kind: _Optional[_Union[MemoryKind.Kind, str]] = ..., allocator: _Optional[str] = ..., place: _Optional[str] = ..., base_bytes: _Optional[float] = ..., candidate_bytes: _Optional[float] = ..., base_count: _Optional[int] = ..., candidate_count: _Optional[int] = ...) -> None: ...
 
 class MfuDifference(_message.Message):
     base: float

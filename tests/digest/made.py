@@ -81,6 +81,7 @@ def digest(
     operators: Sequence[Row] = (),
     memory: Sequence[Row] = (),
     sites: Sequence[Row] = (),
+    held: Sequence[Row] = (),
     findings: Sequence[pb.Finding] = (),
     **about: Any,
 ) -> Digest:
@@ -93,6 +94,7 @@ def digest(
         operators=table("operators", operators),
         memory=table("memory", memory),
         sites=table("sites", sites),
+        held=table("held", held),
         findings=list(findings),
     )
 

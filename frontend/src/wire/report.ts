@@ -1948,7 +1948,11 @@ export interface Comparison {
   base_id: string;
   candidate_id: string;
   /** absent unless both sides have one */
-  mfu: MfuDifference | undefined;
+  mfu:
+    | MfuDifference
+    | undefined;
+  /** at the peak of memory, largest difference first; bounded */
+  held: HeldDifference[];
 }
 
 export const Comparison_Verdict = {
@@ -1959,6 +1963,19 @@ export const Comparison_Verdict = {
 } as const;
 
 export type Comparison_Verdict = typeof Comparison_Verdict[keyof typeof Comparison_Verdict];
+
+/** Memory at the peak of one kind and one place. */
+export interface HeldDifference {
+  device: string;
+  kind: MemoryKind_Kind;
+  /** operator or module; empty for what has no row of its own */
+  allocator: string;
+  place: string;
+  base_bytes: number;
+  candidate_bytes: number;
+  base_count: number;
+  candidate_count: number;
+}
 
 /** Model FLOPs utilization of both sides: means over their recordings. */
 export interface MfuDifference {

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.digest.building.work_tables import lists, table
-from tb_gpudiag.digest.digest import MEMORY, SITES, STEPS, TABLES, WORK, About, Digest, MemoryPeaks
+from tb_gpudiag.digest.digest import HELD, MEMORY, SITES, STEPS, TABLES, WORK, About, Digest, MemoryPeaks
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.essentials import busiest, peak_text
@@ -18,6 +18,8 @@ from tb_gpudiag.wording.format import one_line
 
 _NS_PER_US: Final = 1_000
 _LONGEST_REASON: Final = 500
+# Of the path of a file: two checkouts of a project have different folders around it.
+_NAMES_KEPT: Final = 2
 
 
 def record_digest(report: pb.Report, id_: str, time_ns: int) -> Digest:
@@ -74,6 +76,7 @@ def report_digest(report: pb.Report, about: dict[str, Any], **tables: pa.Table) 
         ),
         memory=_memory(report),
         sites=_sites(report),
+        held=_held(report),
         findings=[_without_ranges(finding) for finding in report.findings],
         **tables,
     )
@@ -90,6 +93,8 @@ def _peaks(memory: pb.DeviceMemory) -> MemoryPeaks:
         peak_allocated_bytes=int(memory.peak_allocated_bytes),
         peak_reserved_bytes=int(memory.peak_reserved_bytes),
         capacity_bytes=int(memory.capacity_bytes),
+        failed_bytes=int(memory.failures[-1].requested_bytes) if memory.failures else 0,
+        failures=len(memory.failures),
     )
 
 
@@ -124,8 +129,26 @@ def _sites(report: pb.Report) -> pa.Table:
     )
 
 
-def _place_text(place: pb.Place) -> str:
-    return f"{place.function} ({place.file})" if place.file else place.function
+def _held(report: pb.Report) -> pa.Table:
+    rows = []
+    for memory in report.memory:
+        rest = {kind.kind: kind.bytes for kind in memory.peak_kinds}
+        for owner in memory.peak_owners:
+            rest[owner.kind] = rest.get(owner.kind, 0.0) - owner.bytes
+            allocator = owner.operator or owner.module
+            place = _place_text(owner.place, _NAMES_KEPT)
+            rows.append((_name(memory), owner.kind, allocator, place, int(owner.bytes), owner.count))
+        rows += [(_name(memory), kind, "", "", int(size), 0) for kind, size in rest.items() if size > 0]
+    device, kind, allocator, place, size, number = zip(*rows, strict=True) if rows else ((),) * 6
+    names = [pb.MemoryKind.Kind.Name(value) for value in kind]
+    columns = (device, names, allocator, place, size, number)
+    return table(HELD, dict(zip(HELD.names, columns, strict=True)))
+
+
+def _place_text(place: pb.Place, names: int = 0) -> str:
+    """names: how many names of the file's path are kept, from its end; 0 for all."""
+    file = "/".join(place.file.split("/")[-names:])
+    return f"{place.function} ({file})" if file else place.function
 
 
 def _without_ranges(finding: pb.Finding) -> pb.Finding:

@@ -21,6 +21,8 @@ from tb_gpudiag.jobs.compare.alignment import (
 )
 from tb_gpudiag.jobs.compare.conclusion import conclude
 from tb_gpudiag.jobs.compare.difference import Difference, difference_of_means, difference_of_medians
+from tb_gpudiag.jobs.compare.held import MOST_ROWS as MOST_HELD
+from tb_gpudiag.jobs.compare.held import held_changes, is_of_memory
 from tb_gpudiag.jobs.compare.problems import FindingChanges, compare_findings
 from tb_gpudiag.jobs.compare.promise import measured_saving, verified
 from tb_gpudiag.jobs.compare.side import Side, floors
@@ -48,17 +50,20 @@ def compare(base: Sequence[Digest], candidate: Sequence[Digest]) -> pb.Compariso
         difference = Difference(difference.base, difference.candidate, 0.0, 0.0)
     conclusion = conclude(one, other, difference, mean, compare_shapes(one, other))
     findings = compare_findings(one, other)
+    timed = not (is_of_memory(one) and is_of_memory(other))
     names = _names(one, other)
     return pb.Comparison(
         base=names[0],
         candidate=names[1],
-        step_us=_step(difference, one, other),
-        mean_step_us=_step(Difference(one.mean_step_ns, other.mean_step_ns, 0.0, 0.0), one, other),
+        step_us=_step(difference, one, other) if timed else None,
+        mean_step_us=_step(Difference(one.mean_step_ns, other.mean_step_ns, 0.0, 0.0), one, other)
+        if timed
+        else None,
         verdict=conclusion.verdict,
         sentence=conclusion.sentence,
         notes=conclusion.notes,
         same_within_share=conclusion.within,
-        causes=_causes(one, other),
+        causes=_causes(one, other) if timed else [],
         operators=_changes(operator_rows(one), operator_rows(other)),
         kernels=_changes(kernel_rows(one), kernel_rows(other)),
         findings=_findings(findings),
@@ -68,7 +73,8 @@ def compare(base: Sequence[Digest], candidate: Sequence[Digest]) -> pb.Compariso
             conclusion,
         ),
         memory=_memory(one, other),
-        launches=pb.CountDifference(base=one.launches, candidate=other.launches),
+        held=held_changes(one, other)[:MOST_HELD],
+        launches=pb.CountDifference(base=one.launches, candidate=other.launches) if timed else None,
         mfu=_mfu(one, other),
         base_id=_id(one),
         candidate_id=_id(other),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from tb_gpudiag.digest.digest import PATH_SEPARATOR
+from tb_gpudiag.digest.digest import PATH_SEPARATOR, REST
 from tb_gpudiag.jobs.compare.promise import promised_range
 from tb_gpudiag.jobs.part_words import part_term, signed_ns
 from tb_gpudiag.report import report_pb2 as pb
@@ -24,7 +24,7 @@ from tb_gpudiag.report.views.document import (
 from tb_gpudiag.vocabulary.patterns import lazy_re
 from tb_gpudiag.wording.format import cut_middle, figures, one_line, share, size_bytes, time_us
 from tb_gpudiag.wording.quantity import duration, size
-from tb_gpudiag.wording.vocabulary import MEMORY_FIGURES, term
+from tb_gpudiag.wording.vocabulary import MEMORY_FIGURES, MEMORY_KINDS, term
 
 ROWS_SHOWN: Final = 10
 """Rows of kernels and of operators. The Comparison has more."""
@@ -48,6 +48,7 @@ def comparison_document(comparison: pb.Comparison, *, of_finding: bool = False) 
     sections: list[Section] = [
         _parts(comparison.causes, comparison.mean_step_us),
         _figures(comparison),
+        _held(comparison.held),
         _findings(comparison.findings),
         _promises(comparison.verified),
         _work("kernels", "GPU work that changed most, per step", comparison.kernels),
@@ -110,7 +111,7 @@ def _figures(comparison: pb.Comparison) -> Table:
                 f"{row.device}: {term(MEMORY_FIGURES, row.what).noun}",
                 str(size(row.base_bytes)),
                 str(size(row.candidate_bytes)),
-                f"+{size_bytes(moved)}" if moved > 0 else size_bytes(moved),
+                _signed_size(moved),
             )
         )
     return table(
@@ -119,6 +120,33 @@ def _figures(comparison: pb.Comparison) -> Table:
         (Column("Figure"), *_SIDES, _DIFFERENCE),
         rows,
     )
+
+
+def _held(rows: Iterable[pb.HeldDifference]) -> Table:
+    """Memory at the peak by kind and place, what differs most."""
+    shown = [
+        (
+            row.device,
+            term(MEMORY_KINDS, pb.MemoryKind.Kind.Name(row.kind)).word,
+            size(row.base_bytes),
+            size(row.candidate_bytes),
+            _signed_size(row.candidate_bytes - row.base_bytes),
+            " in ".join(filter(None, (_short(row.allocator), row.place))) or REST,
+        )
+        for row in list(rows)[:ROWS_SHOWN]
+    ]
+    columns = (
+        Column("Memory of"),
+        Column("Kind"),
+        *_SIDES,
+        _DIFFERENCE,
+        Column("Allocated by", Kind.CODE),
+    )
+    return table("held", "Memory at the peak that changed most", columns, shown)
+
+
+def _signed_size(moved: float) -> str:
+    return f"+{size_bytes(moved)}" if moved > 0 else size_bytes(moved)
 
 
 def _mfu(found: pb.MfuDifference) -> tuple[str, str, str, str]:

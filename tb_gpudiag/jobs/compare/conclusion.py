@@ -9,6 +9,7 @@ from typing import Final
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.compare.calls import more_calls
 from tb_gpudiag.jobs.compare.difference import Difference
+from tb_gpudiag.jobs.compare.held import is_of_memory, memory_sentence
 from tb_gpudiag.jobs.compare.noise import SAME_WITHIN, Noise, noise_between
 from tb_gpudiag.jobs.compare.side import Side
 from tb_gpudiag.jobs.compare.work import Scaling, Shapes, hides_kernels, in_graphs
@@ -66,6 +67,8 @@ def conclude(
     """Judge the difference between the sides."""
     if base.same_recording(candidate):
         return Conclusion(SAME, SAME_RECORDING, [], 0.0)
+    if is_of_memory(base) and is_of_memory(candidate):
+        return Conclusion(CANNOT_TELL, memory_sentence(base, candidate), [], 0.0)
     reasons = tuple(obstacles(base, candidate, shapes))
     noise = noise_between(base, candidate)
     judged = Judgement(CANNOT_TELL, reasons=reasons) if reasons else _judged(median, mean, noise)

@@ -69,6 +69,7 @@ def slim(digest: Digest) -> SlimDigest:
         operators=digest.operators.schema.empty_table(),
         memory=digest.memory.schema.empty_table(),
         sites=digest.sites.schema.empty_table(),
+        held=digest.held.schema.empty_table(),
         findings=digest.findings,
     )
 

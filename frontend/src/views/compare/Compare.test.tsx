@@ -56,6 +56,12 @@ const comparison: Comparison = {
   verified: [verified("GONE", "INSIDE"), verified("KEPT", "NONE")],
   notes: ["The batch size differs."],
   memory: [{ device: "GPU 0", what: "peak", base_bytes: 2 ** 30, candidate_bytes: 2 ** 29 }],
+  held: [
+    {
+      ...{ device: "GPU 0", kind: "activation", allocator: "aten::mm", place: "forward (model.py)" },
+      ...{ base_bytes: 2 ** 30, candidate_bytes: 2 ** 28, base_count: 4, candidate_count: 1 },
+    },
+  ],
   same_within_share: 0.02,
   launches: { base: 100, candidate: 90 },
   mfu: { base: 0.283, candidate: 0.33, base_of: "989 TFLOP/s (BF16)", candidate_of: "989 TFLOP/s (BF16)" },
@@ -114,6 +120,30 @@ it("shows renamed kernels as text, findings on either side, and estimates next t
   expect(cells(/GD301/)).toEqual(["Copies cost 5%", "Copies cost 2%"]);
   expect(cells(/Input pipeline/)).toEqual(["2.30 ms (2 to 2.60 ms)", "2.50 ms", "right"]);
   expect(screen.getByTitle("It gave what it promised.")).toBeTruthy();
+});
+
+it("shows whose memory changed at the peak", async () => {
+  shown({ state: "ready", comparison });
+  await screen.findByText("Memory at the peak that changed most");
+  expect(cells(/Activations/)).toEqual([
+    "Activations",
+    "1 GiB",
+    "256 MiB",
+    "-768 MiB",
+    "aten::mm in forward (model.py)",
+  ]);
+});
+
+it("shows snapshots, which have no time", async () => {
+  const { step_us: _step, mean_step_us: _mean, launches: _launches, mfu: _mfu, ...untimed } = comparison;
+  const sentence = "The candidate allocates 1\u00a0GiB more at its peak: 2\u00a0GiB instead of 1\u00a0GiB.";
+  shown({
+    state: "ready",
+    comparison: { ...untimed, sentence, causes: [], kernels: [] } as unknown as Comparison,
+  });
+  await screen.findByText(/^The candidate allocates/);
+  expect(screen.queryByText("Where the difference is")).toBeNull();
+  expect(screen.queryByText(/Launches per step/)).toBeNull();
 });
 
 it("saves differences with their sign, and both counts", async () => {

@@ -55,7 +55,7 @@ function Shown({ comparison }: { comparison: Comparison }) {
       <Promises verified={comparison.verified} />
       <Differences title="Kernels" items={comparison.kernels} />
       <Differences title="Operators" items={comparison.operators} />
-      <MemoryDifferences items={comparison.memory} />
+      <MemoryDifferences figures={comparison.memory} held={comparison.held} />
     </>
   );
 }
