@@ -221,8 +221,8 @@ def _figures(finding: pb.Finding) -> Sequence[str]:
         return []
     saving = finding.saving
     low, likely, high = (time_us(us) for us in (saving.low_us, saving.likely_us, saving.high_us))
-    span = f"{low} to {high}" if saving.low_us else f"at most {high}"
-    saved = f"most likely {likely}, {span}" if saving.likely_us else span
+    span = f"at most {high}" if not saving.low_us else f"80% range {low} to {high}"
+    saved = f"about {likely} ({span}" if saving.likely_us else f"at most {high}"
     return [f"{time_us(finding.cost_us)}; a fix saves {saved}"]
 
 
