@@ -130,7 +130,7 @@ def _sites(report: pb.Report) -> pa.Table:
 
 
 def _held(report: pb.Report) -> pa.Table:
-    rows = []
+    rows: list[tuple[str, int, str, str, int, int]] = []
     for memory in report.memory:
         rest = {kind.kind: kind.bytes for kind in memory.peak_kinds}
         for owner in memory.peak_owners:
@@ -139,10 +139,8 @@ def _held(report: pb.Report) -> pa.Table:
             place = _place_text(owner.place, _NAMES_KEPT)
             rows.append((_name(memory), owner.kind, allocator, place, int(owner.bytes), owner.count))
         rows += [(_name(memory), kind, "", "", int(size), 0) for kind, size in rest.items() if size > 0]
-    device, kind, allocator, place, size, number = zip(*rows, strict=True) if rows else ((),) * 6
-    names = [pb.MemoryKind.Kind.Name(value) for value in kind]
-    columns = (device, names, allocator, place, size, number)
-    return table(HELD, dict(zip(HELD.names, columns, strict=True)))
+    columns = {name: [row[at] for row in rows] for at, name in enumerate(HELD.names)}
+    return table(HELD, columns | {"kind": [pb.MemoryKind.Kind.Name(row[1]) for row in rows]})
 
 
 def _place_text(place: pb.Place, names: int = 0) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
+from typing import Final, cast
 
 from tb_gpudiag.digest.digest import Digest, MemoryPeaks, numbers, texts
 from tb_gpudiag.jobs.compare.side import Side
@@ -32,11 +32,11 @@ def held_changes(base: Side, candidate: Side) -> list[pb.HeldDifference]:
     devices = {device for device, *_ in one}, {device for device, *_ in other}
     if len(devices[0]) == len(devices[1]) == 1:  # the two are compared, whatever their numbers
         (device,) = devices[0]
-        other = {(device, *rest): held for (_, *rest), held in other.items()}
+        other = {(device, kind, by, place): held for (_, kind, by, place), held in other.items()}
     found = [
         pb.HeldDifference(
             device=one_line(device),
-            kind=pb.MemoryKind.Kind.Value(kind),
+            kind=cast(pb.MemoryKind.Kind, pb.MemoryKind.Kind.Value(kind)),
             allocator=one_line(allocator),
             place=one_line(place),
             base_bytes=before[0],
