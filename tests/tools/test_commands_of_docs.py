@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -60,7 +61,9 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     snapshot = SnapshotBuilder()
     snapshot.segment(1 << 20, at=0)
     snapshot.free(snapshot.allocate(1 << 19, at=10, stack=["train.py(4): train"]), at=20)
-    snapshot.write(tmp_path / "log" / "my_run")
+    written = snapshot.write(tmp_path / "log" / "my_run")
+    for name in ("before.pickle", "after.pickle"):
+        shutil.copy(written, tmp_path / name)
     for name in ("my_run", "eager", "compiled"):
         export_of(slow_loader().recording).write(tmp_path / f"{name}.sqlite")
     traces = sorted(str(trace) for trace in (tmp_path / "log" / "my_job").rglob("*.json*"))

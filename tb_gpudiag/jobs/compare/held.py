@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final, cast
+from typing import Final
 
 from tb_gpudiag.digest.digest import Digest, MemoryPeaks, numbers, texts
 from tb_gpudiag.jobs.compare.side import Side
@@ -36,7 +36,7 @@ def held_changes(base: Side, candidate: Side) -> list[pb.HeldDifference]:
     found = [
         pb.HeldDifference(
             device=one_line(device),
-            kind=cast(pb.MemoryKind.Kind, pb.MemoryKind.Kind.Value(kind)),
+            kind=kind,
             allocator=one_line(allocator),
             place=one_line(place),
             base_bytes=before[0],
