@@ -89,11 +89,11 @@ def with_saving(finding: Finding, facts: Facts, predicted: Predicted | None, fix
         saving = _replayed(predicted, removable, given_back("gpu", fix), window_ns)
         if why and not saving.low_ns:
             # Nothing is left of the range, and the step without the recorder is as unsure as the replay.
-            saving = Saving(0, finding.cost_ns)
+            allowed_ns = window_ns - predicted.replay.shortest_ns(removable.most)
+            saving = _inside(Saving(0, finding.cost_ns), allowed_ns)
         found = replace(finding, saving=saving, evidence=[*finding.evidence, *_doubt(saving, why)])
         return _with_beyond(found, removable.beyond, window_ns)
-    bound = finding.saving or Saving(0, finding.cost_ns)
-    return replace(finding, saving=_inside(bound, window_ns))
+    return replace(finding, saving=_inside(finding.saving or Saving(0, finding.cost_ns), window_ns))
 
 
 def _replayed(predicted: Predicted, removable: Removable, back: GivenBack, window_ns: int) -> Saving:
@@ -148,9 +148,9 @@ def _doubt(saving: Saving, why: str) -> list[Evidence]:
     return [Evidence(label, why)] if why else []
 
 
-def _inside(saving: Saving, window_ns: int) -> Saving:
-    """Return the saving between 0 and the step window, its low end not above its high end."""
-    high_ns = min(max(saving.high_ns, 0), window_ns)
+def _inside(saving: Saving, most_ns: int) -> Saving:
+    """Return the saving between 0 and the most that there is, its low end not above its high end."""
+    high_ns = min(max(saving.high_ns, 0), most_ns)
     return replace(saving, low_ns=min(max(saving.low_ns, 0), high_ns), high_ns=high_ns)
 
 
