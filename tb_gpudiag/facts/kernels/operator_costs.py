@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -74,129 +75,129 @@ class Inputs:
     settings: list[str]
 
     def bytes_of(self, index: int) -> int:
-        """Return the size of a tensor; 0 for other inputs."""
-        number = self.types[index] if index < len(self.types) else ""
-        if index >= len(self.shapes) or not self.shapes[index]:
+        """Return the size of a tensor; 0 for other inputs, and for formats that are not known."""
+        if not self.shapes[index] or index >= len(self.types):
             return 0
-        return math.prod(self.shapes[index]) * NUMBER_BYTES.get(number, 0)
+        return math.prod(self.shapes[index]) * NUMBER_BYTES.get(self.types[index], 0)
+
+    def number(self, *indices: int) -> str:
+        """Return the number format of these inputs, which have the same size."""
+        first, *others = (self.types[index] for index in indices)
+        _require(first in NUMBER_BYTES, {first, *others} <= EIGHT_BITS or {*others} <= {first})
+        return first
 
     def numbers(self, index: int) -> list[int]:
-        """Return the whole numbers of a setting; [] if it was not recorded."""
-        text = self.settings[index] if index < len(self.settings) else ""
-        return whole_numbers(text)
+        """Return the whole numbers of a setting."""
+        found = whole_numbers(self.settings[index])
+        _require(found)
+        return found
+
+    def is_true(self, index: int) -> bool:
+        return index < len(self.settings) and self.settings[index] in _TRUE
+
+
+def _require(*fits: object) -> None:
+    """Raise ValueError unless all of this is so of an operator's inputs."""
+    if not all(fits):
+        raise ValueError("these inputs are not what the operator takes")
 
 
 # Ranks of a job call the same operators, and most steps as well.
 @lru_cache(maxsize=4_096)
 def operator_cost(operator: str, shapes: str, types: str, settings: str = "") -> Cost | None:
     """Return the cost of one call, from its inputs as JSON; None if they do not say it."""
-    if operator in RECURRENT:
-        return _recurrent(operator, shapes, types)
-    inputs = _inputs(shapes, types, settings)
-    if inputs is None:
+    kind = _kind(operator)
+    if kind is None:
         return None
-    cost = _COSTS[kind](operator, inputs) if (kind := _kind(operator)) is not None else None
-    return cost if cost is not None and cost.bytes > 0 else None
+    try:
+        if kind is OperatorKind.RECURRENT:
+            return _recurrent(operator, input_list(shapes), input_list(types))
+        sizes = input_list(shapes)
+        _require(*map(is_plausible, sizes))
+        inputs = Inputs(
+            [dims if isinstance(dims, list) else [] for dims in sizes],
+            [number_format(name) if isinstance(name, str) else "" for name in input_list(types)],
+            [value if isinstance(value, str) else "" for value in input_list(settings)],
+        )
+        cost = _COSTS[kind](operator, inputs)
+    except (ValueError, LookupError, ArithmeticError):  # other inputs than such an operator takes
+        return None
+    return cost if cost.bytes > 0 else None
 
 
 def _kind(operator: str) -> OperatorKind | None:
-    if operator in MATMUL_FACTORS:
-        return OperatorKind.MATMUL
-    if operator in CONVOLUTIONS:
-        return OperatorKind.CONVOLUTION
-    if attention_row(operator) is not None:
-        return OperatorKind.ATTENTION
-    if EXPERTS.fullmatch(operator):
-        return OperatorKind.EXPERTS
-    return OperatorKind.STREAMED if streamed_times(operator) is not None else None
-
-
-def _inputs(shapes: str, types: str, settings: str) -> Inputs | None:
-    sizes = input_list(shapes)
-    if not all(map(is_plausible, sizes)):
-        return None
-    return Inputs(
-        [dims if isinstance(dims, list) else [] for dims in sizes],
-        [number_format(name) if isinstance(name, str) else "" for name in input_list(types)],
-        [value if isinstance(value, str) else "" for value in input_list(settings)],
+    kinds = (
+        (OperatorKind.RECURRENT, operator in RECURRENT),
+        (OperatorKind.MATMUL, operator in MATMUL_FACTORS),
+        (OperatorKind.CONVOLUTION, operator in CONVOLUTIONS),
+        (OperatorKind.ATTENTION, attention_row(operator) is not None),
+        (OperatorKind.EXPERTS, EXPERTS.fullmatch(operator) is not None),
+        (OperatorKind.STREAMED, streamed_times(operator) is not None),
     )
+    return next((kind for kind, is_one in kinds if is_one), None)
 
 
-def _matmul(operator: str, inputs: Inputs) -> Cost | None:
+# The functions below raise ValueError, LookupError or ArithmeticError for other inputs than they know.
+
+
+def _matmul(operator: str, inputs: Inputs) -> Cost:
     skipped, transposed = MATMUL_FACTORS[operator]
-    factors = inputs.shapes[skipped : skipped + 2]
-    if operator in VECTOR_PRODUCTS and len(factors) == 2:
-        factors = [factors[0], [*factors[1], 1]]
-    sizes = _grouped_sizes(factors) if operator in GROUPED else _matmul_sizes(factors, transposed)
-    number = _common_number(inputs, skipped, skipped + 1)
-    if sizes is None or number is None:
-        return None
+    left, right = inputs.shapes[skipped : skipped + 2]
+    if operator in VECTOR_PRODUCTS:
+        right = [*right, 1]
+    sizes = _grouped_sizes(left, right) if operator in GROUPED else _matmul_sizes(left, right, transposed)
+    number = inputs.number(skipped, skipped + 1)
     batch, rows, _, columns = sizes
-    moved = (sum(map(math.prod, factors)) + batch * rows * columns) * NUMBER_BYTES[number]
+    moved = (math.prod(left) + math.prod(right) + batch * rows * columns) * NUMBER_BYTES[number]
     if number in EIGHT_BITS:  # the result has 16 bits
         moved += batch * rows * columns
     return Cost(OperatorKind.MATMUL, number, 2 * math.prod(sizes), moved, sizes)
 
 
-def _matmul_sizes(pair: list[list[int]], transposed: bool) -> tuple[int, int, int, int] | None:
-    """Parse batch, rows, inner size and columns; return None if these are not the shapes of a matmul."""
-    if len(pair) != 2 or any(len(dims) < 2 for dims in pair):
-        return None
-    left, right = pair
+def _matmul_sizes(left: list[int], right: list[int], transposed: bool) -> tuple[int, int, int, int]:
+    """Parse batch, rows, inner size and columns."""
     *before, rows, inner = left
-    deep, columns = (right[-1], right[-2]) if transposed else (right[-2], right[-1])
+    *beside, deep, columns = right
+    if transposed:
+        deep, columns = columns, deep
     batch = math.prod(before)
-    if not transposed and len(right) == 2:  # the same second factor for the whole batch
+    if not transposed and not beside:  # the same second factor for the whole batch
         before, rows, batch = [], batch * rows, 1
-    if deep != inner or (not transposed and right[:-2] != before) or not batch * rows * inner * columns:
-        return None
+    _require(deep == inner, transposed or beside == before, batch * rows * inner * columns)
     if transposed:  # a layer's weights are read once for the whole batch
         return 1, batch * rows, inner, columns
     return batch, rows, inner, columns
 
 
-def _grouped_sizes(pair: list[list[int]]) -> tuple[int, int, int, int] | None:
+def _grouped_sizes(left: list[int], right: list[int]) -> tuple[int, int, int, int]:
     """Parse the sizes of matmuls whose groups share the rows, the inner size or the columns: each number of
-    the shared dimension is in one group. None if these are not the shapes of such."""
-    if len(pair) != 2 or not all(len(dims) in (2, 3) for dims in pair):
-        return None
-    left, right = pair
+    the shared dimension is in one group."""
+    _require(*(len(dims) in (2, 3) for dims in (left, right)))
     *groups, rows, inner = left
     batch = groups[0] if len(right) == 3 and groups else 1
-    if right[-2] != inner or (batch != 1 and right[0] != batch) or not batch * rows * inner * right[-1]:
-        return None
+    _require(right[-2] == inner, batch in (1, right[0]), batch * rows * inner * right[-1])
     return batch, rows, inner, right[-1]
 
 
-def _common_number(inputs: Inputs, first: int, second: int) -> str | None:
-    """Return the number format of both inputs; None if they differ in size, or if it is not known."""
-    if len(inputs.types) <= max(first, second):
-        return None
-    both = inputs.types[first], inputs.types[second]
-    if both[0] != both[1] and not EIGHT_BITS.issuperset(both):
-        return None
-    return inputs.types[first] if inputs.types[first] in NUMBER_BYTES else None
-
-
-def _convolution(operator: str, inputs: Inputs) -> Cost | None:
+def _convolution(operator: str, inputs: Inputs) -> Cost:
     row = CONVOLUTIONS[operator]
-    number = _common_number(inputs, row.input, row.weight)
+    number = inputs.number(row.input, row.weight)
     settings = [inputs.numbers(i) for i in (row.stride, row.padding, row.dilation, row.groups)]
-    if number is None or not all(settings) or len(inputs.shapes) <= row.weight:
-        return None
     data, weight = inputs.shapes[row.input], inputs.shapes[row.weight]
     sides = len(data) - 2
-    if sides < 1 or len(weight) != len(data):
-        return None
+    _require(sides >= 1, len(weight) == len(data))
     stride, padding, dilation = ((given * sides)[:sides] for given in settings[:3])
-    if row.always_transposed or (row.transposed is not None and _is_true(inputs, row.transposed)):
+    if row.always_transposed or (row.transposed is not None and inputs.is_true(row.transposed)):
         results = math.prod(data) * math.prod(weight[1:])  # each input is used once for each weight
         positions = math.prod(data[2:])
         written = data[0] * weight[1] * math.prod(d * s for d, s in zip(data[2:], stride, strict=True))
     else:
-        positions = _positions(data[2:], weight[2:], stride, padding, dilation)
-        if not positions:
-            return None
+        kernels = zip(data[2:], weight[2:], stride, padding, dilation, strict=True)
+        out = [
+            (size + 2 * pad - apart * (side - 1) - 1) // step + 1 for size, side, step, pad, apart in kernels
+        ]
+        _require(min(out) >= 1)
+        positions = math.prod(out)
         written = data[0] * weight[0] * positions
         results = written * math.prod(weight[1:])  # weight[1]: channels of one group
     moved = (math.prod(data) + math.prod(weight) + written) * NUMBER_BYTES[number]
@@ -207,35 +208,15 @@ def _convolution(operator: str, inputs: Inputs) -> Cost | None:
     return Cost(OperatorKind.CONVOLUTION, number, 2 * results * times, moved * times, sizes)
 
 
-def _positions(
-    sizes: Sequence[int],
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-) -> int:
-    """Number of positions at which the kernel is applied; 0 if these sizes do not fit together."""
-    if not all(stride):
-        return 0
-    out = [
-        (size + 2 * pad - apart * (side - 1) - 1) // step + 1
-        for size, pad, apart, side, step in zip(sizes, padding, dilation, kernel, stride, strict=True)
-    ]
-    return math.prod(out) if min(out) >= 1 else 0
-
-
-def _attention(operator: str, inputs: Inputs) -> Cost | None:
+def _attention(operator: str, inputs: Inputs) -> Cost:
     row = attention_row(operator)
-    if row is None:
-        return None
-    tensors = inputs.shapes[row.query : row.query + 3]
-    number = _common_number(inputs, row.query, row.query + 1)
-    if number is None or len(tensors) != 3 or any(len(dims) != 4 for dims in tensors):
-        return None
+    assert row is not None  # as of its kind
+    query, key, value = inputs.shapes[row.query : row.query + 3]
+    number = inputs.number(row.query, row.query + 1)
+    _require(*(len(dims) == 4 for dims in (query, key, value)))
     heads, tokens = (1, 2) if row.heads_first else (2, 1)
-    query, key, value = tensors
     pairs = query[0] * query[heads] * query[tokens] * key[tokens]
-    if _is_true(inputs, row.causal) and query[tokens] == key[tokens]:
+    if inputs.is_true(row.causal) and query[tokens] == key[tokens]:
         pairs //= 2
     # Forward: query × key and weights × value. Backward: the scores again and the gradients of query and key
     # are products over the size of a query, the gradients of weights and value over that of a value.
@@ -246,51 +227,41 @@ def _attention(operator: str, inputs: Inputs) -> Cost | None:
     return Cost(OperatorKind.ATTENTION, number, operations, moved * (2 if row.backward else 1), sizes)
 
 
-def _is_true(inputs: Inputs, index: int) -> bool:
-    return index < len(inputs.settings) and inputs.settings[index] in _TRUE
-
-
-def _experts(_: str, inputs: Inputs) -> Cost | None:
-    number = _common_number(inputs, 1, 2)
-    if number is None or len(inputs.shapes) < 4 or [len(dims) for dims in inputs.shapes[:4]] != [2, 3, 3, 2]:
-        return None
-    (tokens, size), up, down, (same, chosen) = inputs.shapes[:4]
-    if same != tokens or up[0] != down[0] or up[2] != size or down[1] != size or not up[0]:
-        return None
-    used = min(up[0], tokens * chosen)
-    weights = math.prod(up[1:]) + math.prod(down[1:])
+def _experts(_: str, inputs: Inputs) -> Cost:
+    number = inputs.number(1, 2)
+    (tokens, size), (experts, inner, outer), (same_experts, outer_too, half), (same, chosen) = inputs.shapes[
+        :4
+    ]
+    del inner, half  # of a gated layer, one is twice the other
+    _require(same == tokens, experts == same_experts, outer == size, outer_too == size, experts)
+    used = min(experts, tokens * chosen)
+    weights = math.prod(inputs.shapes[1][1:]) + math.prod(inputs.shapes[2][1:])
     moved = (used * weights + 2 * tokens * size) * NUMBER_BYTES[number]
     return Cost(OperatorKind.EXPERTS, number, 2 * tokens * chosen * weights, moved, (tokens, chosen, used))
 
 
-def _recurrent(operator: str, shapes: str, types: str) -> Cost | None:
+def _recurrent(operator: str, sizes: list[Any], formats: list[Any]) -> Cost:
     """Each weight matrix multiplies the input or the state of each step and sequence."""
-    sizes, formats = input_list(shapes), input_list(types)
-    if not sizes or not formats or len(sizes) < 2 or not isinstance(formats[0], str):
-        return None
-    (data, weights), number = sizes[:2], number_format(formats[0])
-    if not isinstance(weights, list) or not all(
-        is_shape(dims) and is_plausible(dims) for dims in [data, *weights]
-    ):
-        return None
+    data, weights = sizes[:2]
+    _require(isinstance(weights, list), isinstance(formats[0], str))
+    _require(*(is_shape(dims) and is_plausible(dims) for dims in [data, *weights]))
     matrices = [math.prod(dims) for dims in weights if len(dims) == 2]
-    if len(data) != 3 or not matrices or number not in NUMBER_BYTES or not math.prod(data):
-        return None
+    number = number_format(formats[0])
+    _require(len(data) == 3, matrices, number in NUMBER_BYTES, math.prod(data))
     steps, times = data[0] * data[1], RECURRENT[operator]
     moved = times * (2 * math.prod(data) + sum(matrices)) * NUMBER_BYTES[number]
     return Cost(OperatorKind.RECURRENT, number, 2 * times * steps * sum(matrices), moved, ())
 
 
-def _streamed(operator: str, inputs: Inputs) -> Cost | None:
+def _streamed(operator: str, inputs: Inputs) -> Cost:
     sizes = [inputs.bytes_of(i) for i in range(len(inputs.shapes))]
     known = [i for i, dims in enumerate(inputs.shapes) if dims]
-    if not known or any(inputs.types[i : i + 1] == [""] or not sizes[i] for i in known):
-        return None
+    _require(known, *(sizes[i] for i in known))
     moved = sum(sizes) + round(max(sizes) * (streamed_times(operator) or 0))
     return Cost(OperatorKind.STREAMED, inputs.types[known[0]], 0, moved, ())
 
 
-_COSTS: dict[OperatorKind, Callable[[str, Inputs], Cost | None]] = {
+_COSTS: dict[OperatorKind, Callable[[str, Inputs], Cost]] = {
     OperatorKind.MATMUL: _matmul,
     OperatorKind.CONVOLUTION: _convolution,
     OperatorKind.ATTENTION: _attention,
