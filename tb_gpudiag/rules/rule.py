@@ -71,6 +71,9 @@ the rest, so that no nanosecond is claimed twice.
 """
 
 
+ERROR_SHARE = 0.30
+"""From here on the GPU could do half as much again in the same time: an error."""
+
 # A recording in which less time is lost is a step or two of a toy, or a test of the profiler: an interrupt or
 # a change of clocks takes as long, and nobody would stop a job for it.
 LEAST_ERROR_NS = 10_000_000

@@ -71,7 +71,6 @@ def unrecorded_graphs(work: Work, steps: Steps, end_ns: int) -> UnrecordedGraphs
     lacking = {i for i, launch in enumerate(launches) if launch.names != usual[i]}
     waits, queues = _Waits(work), _queues(work)
     lacking -= _without_room(work, launches, usual, lacking, queues)
-    lacking |= _smaller_than_captured(work, launches)
     if not lacking:  # otherwise these waits may be for the launches that were found already
         lacking = waits.long_after(launches) | _late_followers(work, launches, queues)
     lacking |= {i for i, launch in enumerate(launches) if waits.went_on_after(launch.call)}
@@ -189,29 +188,6 @@ def _others(fuller: Names, own: Names) -> list[int]:
         else:
             places.append(place)
     return places
-
-
-def _smaller_than_captured(work: Work, launches: list[_Launch]) -> set[int]:
-    """Find the launches with fewer kernels than every graph that the recording shows being captured."""
-    events = work.events
-    calls = _calls(events)
-    begins = np.flatnonzero(calls & match(events, api_calls.CAPTURE_BEGIN))
-    ends = np.flatnonzero(calls & match(events, api_calls.CAPTURE_END))
-    if not len(begins) or events.start_ns[begins].min() > events.start_ns[launches[0].call]:
-        return set()
-    captured = calls & match(events, api_calls.LAUNCH_CALL) & ~match(events, api_calls.GRAPH_LAUNCH)
-    captured[work.launch[work.linked]] = False  # it ran at once
-    sizes = []
-    for begin in begins.tolist():
-        own = ends[
-            (events.thread[ends] == events.thread[begin]) & (events.start_ns[ends] > events.start_ns[begin])
-        ]
-        if len(own):
-            inside = captured & (events.start_ns >= events.start_ns[begin])
-            inside &= events.end_ns <= events.start_ns[own].min()
-            sizes.append(int(inside.sum()))
-    least = min((size for size in sizes if size), default=0)
-    return {i for i, launch in enumerate(launches) if len(launch.work) < least}
 
 
 def _late_followers(work: Work, launches: list[_Launch], queues: dict[int, _Queue]) -> set[int]:

@@ -27,9 +27,6 @@ from tb_gpudiag.wording.vocabulary import CAUSES, LIMITERS
 # As in the verdict on one trace: removing less would hardly be noticed.
 LEAST_SHARE = levels.SIZEABLE
 
-# Less is 0% in words.
-_LEAST_SAID = 0.0005
-
 _NODES = "graph"
 """Gaps between graph nodes: launches limit the job, but the host does not."""
 
@@ -249,6 +246,5 @@ def _stragglers(facts: JobFacts) -> str:
         f"rank {facts.set.ranks[member]} is latest, {'but' if minor else 'and'} "
         for member in list(slowdown.by_member)[:1]
     )
-    saves = share(saved) if saved >= _LEAST_SAID else "nothing"
     how_much = "is minor" if minor else "costs more"
-    return f"Waiting for other ranks {how_much}: {latest}removing all stragglers saves {saves}."
+    return f"Waiting for other ranks {how_much}: {latest}removing all stragglers saves {share(saved)}."

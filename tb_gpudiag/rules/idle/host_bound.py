@@ -12,7 +12,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, merged, subtract, union
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity, Slowed
-from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
+from tb_gpudiag.rules.rule import ERROR_SHARE, Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.cpu_job import (
     AS_RECORDED,
     FEWER_OPERATORS,
@@ -56,9 +56,6 @@ CODE = fix_code(__name__)
 
 # As in launch_bound.py: healthy public traces lose below 1% to the host, host-bound ones 10 to 60%.
 LEAST_SHARE = levels.NOTICEABLE
-
-# The GPU could do half as much again in the same time.
-ERROR_SHARE = 0.30
 
 # A CPU computes in operators: this much of the main thread's time outside of them, or in operators too short
 # to compute much, is worth a look. Recording makes both larger: healthy jobs show up to 22%, and a GRU, which

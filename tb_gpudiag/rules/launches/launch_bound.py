@@ -8,7 +8,7 @@ from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import subtract
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Slowed
-from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
+from tb_gpudiag.rules.rule import ERROR_SHARE, Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.launch_advice import (
     batch_evidence,
     larger_batch_evidence,
@@ -29,9 +29,6 @@ LEAST_SHARE = levels.NOTICEABLE
 # In public traces launches reach an idle GPU in 1 to 5 us on most systems, in 16 us on a virtual MI300X and
 # in 31 us on a system with an RTX 5070.
 SLOW_START_NS = 15_000
-
-# The GPU could do half as much again in the same time.
-ERROR_SHARE = 0.30
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:

@@ -25,7 +25,7 @@ from tb_gpudiag.rules.answer import (
     Severity,
     Slowed,
 )
-from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
+from tb_gpudiag.rules.rule import ERROR_SHARE, Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.launch_advice import (
     COMPILE_URL,
     larger_batch_evidence,
@@ -46,9 +46,6 @@ _OPERATORS_SHOWN = 5
 
 # Each cluster has its own fix, and a fix must be measurable: step times vary by 1 to 2% from run to run.
 LEAST_SHARE = levels.MEASURABLE
-
-# The GPU could do half as much again in the same time.
-ERROR_SHARE = 0.30
 
 # A loop over ten parameters or time steps is worth writing as one operator. The layers of any model contain
 # shorter repetitions.

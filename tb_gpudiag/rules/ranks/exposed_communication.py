@@ -32,7 +32,7 @@ from tb_gpudiag.rules.answer import (
     RuleAnswer,
     Severity,
 )
-from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
+from tb_gpudiag.rules.rule import ERROR_SHARE, Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.cpu_job import COMMUNICATES, cpu_time
 from tb_gpudiag.rules.shared.exposure_advice import (
     LATE_RANK,
@@ -305,4 +305,4 @@ def collective_fix(kind: Collective, caller: str, training: bool | None) -> Fix:
     return _FIXES[kind]
 
 
-RULE = Rule("GD601", "exposed_communication", "Exposed communication", check, error_share=0.30)
+RULE = Rule("GD601", "exposed_communication", "Exposed communication", check, error_share=ERROR_SHARE)

@@ -41,6 +41,8 @@ _FIXES = {
 }
 _UNKNOWN = ("Keep sizes and Python values the same, or compile for dynamic shapes.", "recompiled")
 
+_NOT_LOGGED = LoggedCompilation("")
+
 
 @dataclass(frozen=True)
 class Why:
@@ -51,8 +53,9 @@ class Why:
 
     @cached_property
     def _guards(self) -> Mapping[LoggedCompilation, list[FailedGuard]]:
-        joined = self.reasons is not None and self.reasons.is_joined
-        return main_guards(self.reasons.log.compilations) if self.reasons is not None and joined else {}
+        if self.reasons is None or not self.reasons.is_joined:
+            return {}
+        return main_guards(self.reasons.log.compilations)
 
     @cached_property
     def _by_kind(self) -> dict[GuardKind, tuple[int, int]]:
@@ -78,8 +81,7 @@ class Why:
         if not known:
             return ""
         longest = max(known, key=lambda f: f.duration_ns)
-        logged = self._logged(longest)
-        name = in_quotes(resumed_name(logged.function), 60) if logged else ""
+        name = in_quotes(resumed_name(self._logged(longest).function), 60)
         return f" The longest one, of {name}: {said(self._guards_of(longest)[0])}."
 
     def evidence(self, host: Host, steps: list[str]) -> Iterator[Evidence]:
@@ -101,9 +103,9 @@ class Why:
 
     def _of_log(self) -> Iterator[Evidence]:
         """What missed torch.compile's caches, and whether the log is of this recording."""
-        missed = [f for f in self.functions if (c := self._logged(f)) is not None and c.misses]
+        missed = [f for f in self.functions if self._logged(f).misses]
         if missed:
-            names = dict.fromkeys(name for f in missed if (c := self._logged(f)) for name in c.misses)
+            names = dict.fromkeys(name for f in missed for name in self._logged(f).misses)
             took = duration(sum(f.duration_ns for f in missed))
             caches = f"not in the cache: {', '.join(names)}"
             yield Evidence("Cache misses", number(len(missed), "compilation"), (took, caches))
@@ -112,16 +114,17 @@ class Why:
             of = f"of {known + self.reasons.strangers} compilations are in the log"
             yield Evidence("Log of torch.compile", number(known), (of, "the others ran in other processes"))
 
-    def _logged(self, function: CompiledFunction) -> LoggedCompilation | None:
-        return self.reasons.by_event.get(function.event) if self.reasons is not None else None
+    def _logged(self, function: CompiledFunction) -> LoggedCompilation:
+        """What the log says about a compilation; nothing where it does not know it."""
+        known = self.reasons.by_event if self.reasons is not None else {}
+        return known.get(function.event, _NOT_LOGGED)
 
     def _guards_of(self, function: CompiledFunction) -> list[FailedGuard]:
-        logged = self._logged(function)
-        return self._guards.get(logged, []) if logged is not None else []
+        return self._guards.get(self._logged(function), [])
 
     def _label(self, function: CompiledFunction) -> str:
         logged = self._logged(function)
-        if logged is not None and logged.function:
+        if logged.function:
             return f"Function {in_quotes(resumed_name(logged.function), 60)}"
         return f"Function {in_quotes(function.function, 20)}" if function.function else "A function"
 
@@ -133,14 +136,14 @@ class Why:
         for guard in self._guards_of(function)[:2]:
             yield said(guard)
         logged = self._logged(function)
-        if logged is not None and logged.file:
-            yield f"defined in {in_quotes(os.path.basename(logged.file), 60)}, line {logged.line}"
+        if logged.file:
+            yield f"defined in {_line(logged.file, logged.line)}"
         frame = host.frame(int(host.place[function.event]))
         if frame is not None:
             yield f"called from {in_quotes(str(frame), 160)}"
-        before = function.before
-        if logged is not None and before == NONE and (number_of := logged.id.rpartition("/")[2]).isdecimal():
-            before = int(number_of)
+        before, counted = function.before, logged.id.rpartition("/")[2]
+        if before == NONE and counted.isdecimal():
+            before = int(counted)
         if before > 0:
             yield number(before, "earlier compilation")
         if function.step and with_step:
@@ -151,10 +154,12 @@ def said(guard: FailedGuard) -> str:
     """The guard, in torch's words, and the line that uses its value."""
     did_not = "" if " mismatch" in guard.text or "changed" in guard.text else " did not hold"
     now = f", now {in_quotes(guard.now, 120)}" if guard.now else ""
-    name = in_quotes(os.path.basename(guard.file), 60)
-    return f"{in_quotes(guard.text, 240)}{did_not}{now}" + (
-        f" ({name}, line {guard.line})" if guard.line else ""
-    )
+    where = f" ({_line(guard.file, guard.line)})" if guard.line else ""
+    return f"{in_quotes(guard.text, 240)}{did_not}{now}{where}"
+
+
+def _line(file: str, line: int) -> str:
+    return f"{in_quotes(os.path.basename(file), 60)}, line {line}"
 
 
 def graph_break_evidence(reasons: CompileReasons | None) -> list[Evidence]:
@@ -165,7 +170,7 @@ def graph_break_evidence(reasons: CompileReasons | None) -> list[Evidence]:
     worst = breaks[0].broken
     between_ns = sum(found.between_ns for found in breaks)
     time = [duration(between_ns, "between the graphs")] if between_ns else []
-    at = f"{in_quotes(os.path.basename(worst.file), 60)}, line {worst.line}: {in_quotes(worst.reason, 200)}"
+    at = f"{_line(worst.file, worst.line)}: {in_quotes(worst.reason, 200)}"
     return [Evidence("Graph breaks", number(len(breaks), "line"), (*time, at))]
 
 
@@ -174,7 +179,7 @@ def no_graph_reasons(reasons: CompileReasons | None) -> list[str]:
     skipped = [found for found in reasons.without_graphs if found.runs] if reasons is not None else []
     if not skipped or (why := skipped[0].compilation.no_graph) is None:
         return []
-    where = f" ({in_quotes(os.path.basename(why.file), 60)}, line {why.line})" if why.line else ""
+    where = f" ({_line(why.file, why.line)})" if why.line else ""
     return [f"torch.compile left them out because of {in_quotes(why.reason, 200)}{where}"]
 
 

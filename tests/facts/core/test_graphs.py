@@ -117,22 +117,6 @@ def test_complete_graphs_lack_nothing(tmp_path: Path) -> None:
     assert not _facts(simulate(Job(steps=3)), tmp_path / "eager").unrecorded_graphs.of
 
 
-@pytest.mark.parametrize("captured", [3, 2])
-def test_a_replay_has_the_kernels_of_its_capture(captured: int) -> None:
-    trace = TraceBuilder()
-    main = trace.thread()
-    main.call("cudaStreamBeginCapture", at=0, us=2)
-    for i in range(captured):
-        main.call("cudaLaunchKernel", at=10 + 10 * i, us=4, correlation=1_000 + i)
-    main.call("cudaStreamEndCapture", at=60, us=2)
-    main.graph_launch([("a", 120, 50), ("b", 170, 50)], at=100, us=10)
-    main.launch("next", at=300, us=5, runs_at=310, runs_us=50)
-    graphs = facts_of(trace).unrecorded_graphs
-    assert graphs.launches == captured - 2
-    # From the return of the launch to the next work of the stream.
-    assert graphs.holes.total == (captured - 2) * 200_000
-
-
 @pytest.mark.parametrize(("room_us", "launches"), [(2, 0), (45, 1)])
 def test_a_smaller_graph_leaves_no_room_for_more_kernels(room_us: float, launches: int) -> None:
     """The last of the pieces that a server makes of a model begins as the others do, and ends sooner."""
