@@ -14,6 +14,11 @@ export function hasEvents(kind: TraceInfo_Kind | undefined): boolean {
   return !onlyMemory(kind) && !onlyReport(kind);
 }
 
+/** Whether the two can be compared: by their times, or by their memory alone. */
+export function comparable(kind: TraceInfo_Kind, other: TraceInfo_Kind): boolean {
+  return !onlyReport(kind) && onlyMemory(kind) === onlyMemory(other);
+}
+
 /** Whether there is nothing besides the report: no events, no memory. */
 export function onlyReport(kind: TraceInfo_Kind | undefined): boolean {
   return onlyRecord(kind) || kind === "hang" || kind === "clock";

@@ -1,5 +1,5 @@
 import { Button, Select } from "@mantine/core";
-import { hasEvents } from "../../state/kinds";
+import { comparable } from "../../state/kinds";
 import { traceLabel } from "../../state/comparison";
 import { usePage } from "../../state/store";
 import type { TraceEntry } from "../../wire/report";
@@ -16,7 +16,7 @@ export function BaseChoice({ traces, entry, base }: Props) {
   const pinBase = usePage((page) => page.pinBase);
   const compare = usePage((page) => page.compare);
   const options = traces
-    .filter(({ kind }) => hasEvents(kind))
+    .filter(({ kind }) => comparable(kind, entry.kind))
     .map((trace) => ({ value: trace.id, label: traceLabel(trace) }));
   return (
     <section className="gd-card gd-compared" aria-label="What is compared">

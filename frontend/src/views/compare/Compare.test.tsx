@@ -188,3 +188,18 @@ it("offers recordings to compare with, and pins the one that is clicked", () => 
   fireEvent.click(screen.getByRole("button", { name: "run b · w" }));
   expect(usePage.getState().base).toBe("b");
 });
+
+it("offers snapshots for a snapshot, and traces for a trace", () => {
+  const snapshots = ["s", "t"].map((id) => ({ ...trace(id), kind: "snapshot" as const }));
+  for (const [entry, offers] of [
+    [snapshots[0] as TraceEntry, "run t · w"],
+    [candidate, "run b · w"],
+  ] as const) {
+    usePage.setState({ ...usePage.getInitialState(), tab: "compare", base: null });
+    answerWith({});
+    renderPart(<Compare traces={[base, candidate, ...snapshots]} entry={entry} />);
+    const offered = within(screen.getByRole("region", { name: "Compare with" })).getAllByRole("button");
+    expect(offered.map(({ textContent }) => textContent)).toEqual([offers]);
+    cleanup();
+  }
+});

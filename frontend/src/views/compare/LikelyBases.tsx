@@ -1,7 +1,7 @@
 import { Button } from "@mantine/core";
 import { likelyBases, sameWork } from "../../state/choose";
 import { traceLabel } from "../../state/comparison";
-import { hasEvents } from "../../state/kinds";
+import { comparable } from "../../state/kinds";
 import { useRuns } from "../../state/queries";
 import { usePage } from "../../state/store";
 import type { TraceEntry } from "../../wire/report";
@@ -20,7 +20,7 @@ export function LikelyBases({ traces, entry }: Props) {
   const pinBase = usePage((page) => page.pinBase);
   const rows = useRuns().data?.rows;
   const likely = likelyBases(
-    traces.filter(({ kind }) => hasEvents(kind)),
+    traces.filter(({ kind }) => comparable(kind, entry.kind)),
     entry,
     MOST,
     sameWork(rows ?? [], entry.run),
