@@ -307,8 +307,8 @@ class Facts:
 
     @cached_property
     def host_work(self) -> HostWork:
-        starts_ns, on_cpu = self.recorded_steps.start_ns, not self.gpu_times
-        return HostWork(self.work, self.host_time, self.launches.calls, starts_ns, on_cpu=on_cpu)
+        calls, on_cpu = self.launches.calls, not self.gpu_times
+        return HostWork(self.work, self.host_time, calls, self.recorded_steps, on_cpu=on_cpu)
 
     job = fact(lambda f: job_kind(f.host))
 

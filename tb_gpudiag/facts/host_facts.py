@@ -11,11 +11,12 @@ import numpy as np
 from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.facts.core.causes import CauseSpans
 from tb_gpudiag.facts.core.handover import HostTime
-from tb_gpudiag.facts.core.intervals import Window
+from tb_gpudiag.facts.core.intervals import Intervals, Window, coverage
 from tb_gpudiag.facts.core.launches import Work, launched_in
 from tb_gpudiag.facts.core.ledger import Ledger
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.queue_depth import Queue, stream_queues
+from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.core.steady import Steady
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.little_work import in_small_operators
@@ -43,12 +44,14 @@ from tb_gpudiag.facts.waiting.training_mode import (
     AnomalyMode,
     TrainingMode,
     anomaly_mode,
+    evaluations,
     training_mode,
     without_gradients,
 )
 from tb_gpudiag.vocabulary.api_calls import LAUNCH_CALL
 from tb_gpudiag.vocabulary.marks import OPTIMIZER_STEP
 from tb_gpudiag.vocabulary.operators import TABLE_GRADIENT
+from tb_gpudiag.vocabulary.task_names import HostTask
 
 
 class LaunchFacts:
@@ -123,11 +126,11 @@ class HostWork:
     """The host's work in the whole recording."""
 
     def __init__(
-        self, work: Work, host_time: HostTime, calls: DriverCalls, step_starts_ns: Int64, *, on_cpu: bool
+        self, work: Work, host_time: HostTime, calls: DriverCalls, steps: Steps, *, on_cpu: bool
     ) -> None:
         """on_cpu: operators compute on the CPU."""
         self._work, self._host, self._host_time = work, host_time.host, host_time
-        self._calls, self._step_starts_ns, self._on_cpu = calls, step_starts_ns, on_cpu
+        self._calls, self._steps, self._on_cpu = calls, steps, on_cpu
 
     @cached_property
     def tasks(self) -> HostTasks:
@@ -142,7 +145,7 @@ class HostWork:
     @cached_property
     def small_operators(self) -> Bool:
         """Mask of the events in operators that are mostly overhead on the CPU."""
-        return in_small_operators(self._host, self._step_starts_ns)
+        return in_small_operators(self._host, self._steps.start_ns)
 
     @cached_property
     def slow_views(self) -> Bool:
@@ -163,6 +166,15 @@ class HostWork:
     def without_gradients(self) -> Bool:
         """Mask of the events that run while gradients are off, beside the training."""
         return without_gradients(self._host)
+
+    @cached_property
+    def _evaluations(self) -> Intervals:
+        return evaluations(self._host, self._host_time.main, self._steps)
+
+    def task_of(self, spans: CauseSpans) -> Int64:
+        """HostTask of each stretch of the main thread, or NONE."""
+        evaluates = coverage(self._evaluations, spans.start_ns, spans.end_ns) > 0
+        return np.where(evaluates, HostTask.EVALUATING, self.tasks.of(spans.event))
 
     @cached_property
     def training_mode(self) -> TrainingMode:

@@ -451,6 +451,7 @@ class Verdict(_message.Message):
         compile: _ClassVar[Verdict.Limiter]
         requests: _ClassVar[Verdict.Limiter]
         waiting: _ClassVar[Verdict.Limiter]
+        evaluation: _ClassVar[Verdict.Limiter]
     unknown: Verdict.Limiter
     input: Verdict.Limiter
     launch: Verdict.Limiter
@@ -465,6 +466,7 @@ class Verdict(_message.Message):
     compile: Verdict.Limiter
     requests: Verdict.Limiter
     waiting: Verdict.Limiter
+    evaluation: Verdict.Limiter
     limiter: Verdict.Limiter
     sentence: str
     busy_share: float

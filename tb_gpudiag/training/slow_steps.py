@@ -37,9 +37,6 @@ DAY_BLOCKS: Final = 8_640
 # five times that: by chance, once in a million looks.
 LEAST_NOISE: Final = 3.25
 
-# Of false places where a drift began. A third of it is for trends, which name no place.
-PLACE_SIGNIFICANCE: Final = 0.015
-
 HELD_LOOKS: Final = 12
 """What does not begin at once is a drift if it holds for so many blocks."""
 

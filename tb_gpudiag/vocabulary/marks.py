@@ -10,14 +10,6 @@ from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED, any_of, lazy_re
 
 # torch.profiler's schedule: one for each step().
 STEP = any_of(r"ProfilerStep\s?#\d+")
-_STEP_NUMBER = lazy_re(r"ProfilerStep\s?#(\d{1,9})")
-
-
-def step_number(mark: str) -> int:
-    """Return how many steps the profiler's schedule has seen before this one; 0 for other names."""
-    found = _STEP_NUMBER.fullmatch(mark)
-    return int(found[1]) if found else 0
-
 
 # Lightning records the training and the validation of a rank in two files.
 _KIND_OF_STEPS = lazy_re(r".*\.(training|validation|test|predict)_step", re.S)

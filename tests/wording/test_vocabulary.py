@@ -30,7 +30,10 @@ from tools.words import GENERATED
 
 PARTS_OF_WINDOW = WindowParts(*[0] * len(fields(WindowParts)))
 
-LIMITERS = {"compute", "mixed", *PARTS_OF_WINDOW.host} | set(PARTS_OF_WINDOW.by_limiter) - {"host", "nodes"}
+LIMITERS = {"compute", "mixed", "evaluation", *PARTS_OF_WINDOW.host} | set(PARTS_OF_WINDOW.by_limiter) - {
+    "host",
+    "nodes",
+}
 """As rules/verdict.py names them: "host" is what the host does most, and "nodes" is "launch"."""
 
 ENUMS: dict[str, tuple[Terms, set[str]]] = {

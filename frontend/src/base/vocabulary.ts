@@ -51,11 +51,12 @@ export const TRIGGERS: Readonly<Record<"drained" | "starved" | "queued" | "unkno
   "unknown": {"word": "Trigger not visible", "noun": "the trace does not show what led to it", "explanation": "The trace does not show what led to the gap."}
 };
 
-export const LIMITERS: Readonly<Record<"input" | "launch" | "sync" | "python" | "waiting" | "compile" | "compute" | "copy" | "communication" | "memory" | "initialization" | "requests" | "mixed" | "unknown", Term>> = {
+export const LIMITERS: Readonly<Record<"input" | "launch" | "sync" | "python" | "evaluation" | "waiting" | "compile" | "compute" | "copy" | "communication" | "memory" | "initialization" | "requests" | "mixed" | "unknown", Term>> = {
   "input": {"word": "Data loading", "noun": "waiting for data", "explanation": "The GPU waits for the next batch."},
   "launch": {"word": "Kernel launches", "noun": "kernel launches", "explanation": "Many small kernels: the GPU waits for the host to launch them, or between nodes of a CUDA graph."},
   "sync": {"word": "Synchronization", "noun": "synchronizations", "explanation": "The host waits for the GPU, and the GPU then waits for new work."},
   "python": {"word": "CPU (Python and operator overhead)", "noun": "Python and operator overhead", "explanation": "The GPU waits for Python code or operators on the CPU."},
+  "evaluation": {"word": "Evaluation", "noun": "evaluation", "explanation": "The job evaluates its model beside the training."},
   "waiting": {"word": "CPU (waiting)", "noun": "waiting on the host", "explanation": "The host waits for another thread, a process, a socket, a file, a lock or a timer."},
   "compile": {"word": "Compilation", "noun": "compilation", "explanation": "The GPU waits while the host compiles or loads GPU code."},
   "compute": {"word": "GPU computing", "noun": "GPU computing", "explanation": "The GPU computes most of the time. Faster kernels help most."},

@@ -625,6 +625,8 @@ export const Verdict_Limiter = {
   requests: "requests",
   /** waiting - the host sat in a call that waits */
   waiting: "waiting",
+  /** evaluation - beside a training */
+  evaluation: "evaluation",
 } as const;
 
 export type Verdict_Limiter = typeof Verdict_Limiter[keyof typeof Verdict_Limiter];

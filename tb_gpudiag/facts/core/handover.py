@@ -107,7 +107,7 @@ class HostTime:
             spans = CauseSpans.join([spans.take(~asks), self._handed_to(spans.take(asks), other)])
         spans = self._settle(spans)
         spans = repaint(spans, self._loader.once, Cause.INITIALIZATION, spans.thread == self._loader.thread)
-        return repaint(spans, self._loader.in_steps, Cause.INPUT, spans.thread == self._loader.thread)
+        return repaint(spans, self._loader.again, Cause.INPUT, spans.thread == self._loader.thread)
 
     def spans_of(self, time: Intervals, thread: int) -> CauseSpans:
         """Return what a thread did in these stretches, as far as that alone says: spans that cover them."""

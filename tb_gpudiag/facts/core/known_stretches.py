@@ -19,7 +19,7 @@ from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.core.threads import HostTree
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events, is_id
-from tb_gpudiag.vocabulary import api_calls, engines, levels, marks, operators, torch_frames
+from tb_gpudiag.vocabulary import api_calls, engines, marks, operators, torch_frames
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, GPU_WORK_CATEGORIES, Category
 
 # Captured in one call and then replayed is usual. Captured anew in a third call, after replays, is not.
@@ -104,23 +104,19 @@ def _between_replays(times: Intervals, replays_ns: Int64) -> bool:
 TIMES_USUAL = 3
 LEAST_NS = 1_000_000
 
-# A job that makes a new iterator for every second batch or more often starts it in its steps.
-HABIT = levels.HALF
-
 
 @dataclass(frozen=True, eq=False)
 class LoaderStarts:
     """When a thread started a loader: the main one, or else the one that fetches most batches.
 
-    once: the starts of epochs, until their first batch came, as far as that took longer than for others. A
-    loader without workers has none: its first batch takes as long as any other.
-    in_steps: of a job that starts a loader for every second batch or more often, from each start to the
-    fetch.
+    once: the only start until its first batch came, as far as that took longer than for others. A loader
+    without workers has none: its first batch takes as long as any other.
+    again: of a job that starts loaders again, as for each epoch, from each start until its first batch came.
     fresh: the fetches whose loader was started for them (event indices).
     """
 
     once: Intervals = EMPTY
-    in_steps: Intervals = EMPTY
+    again: Intervals = EMPTY
     fresh: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
     thread: int = NONE
 
@@ -131,7 +127,7 @@ def find_loader_starts(host: Host, work: Work, main: int) -> LoaderStarts:
     Of a single training step, autograd's thread may launch more than the one that fetches.
 
     An iterator of torch draws a seed (`empty`, `random_`, `item`), starts its workers, which no event shows,
-    and waits for the first batch. What it does in each step is no start of an epoch.
+    and waits for the first batch.
     """
     events = host.events
     far = np.iinfo(np.int64)
@@ -148,17 +144,13 @@ def find_loader_starts(host: Host, work: Work, main: int) -> LoaderStarts:
     length = end - start
     if not fresh[0] and len(fetches) > 2 and length[0] >= TIMES_USUAL * length[1:].max():
         fresh[0] = True  # no event shows how it began
-    if fresh.sum() > 1 and fresh.sum() >= HABIT * len(fresh):
-        return LoaderStarts(EMPTY, union(begins[fresh], start[fresh]), fetches[fresh], thread)
-    if not fresh.any():
-        return LoaderStarts()
+    # Of a GPU's steps, the only one that starts a loader is left out: epochs may be long.
+    if fresh.sum() > 1 or (fresh[1:].any() and not len(work.by_launch)):
+        return LoaderStarts(EMPTY, union(begins[fresh], end[fresh]), fetches[fresh], thread)
     usual_ns = int(np.median(length[~fresh])) if not fresh.all() else 0
     until = end - np.minimum(usual_ns, length)
-    once = (
-        fresh
-        & ~host.loads_in_process[fetches]
-        & (until - begins >= np.maximum(LEAST_NS, (TIMES_USUAL - 1) * usual_ns))
-    )
+    once = fresh & ~host.loads_in_process[fetches]
+    once &= until - begins >= np.maximum(LEAST_NS, (TIMES_USUAL - 1) * usual_ns)
     return LoaderStarts(union(begins[once], until[once]), EMPTY, fetches[fresh], thread)
 
 

@@ -32,11 +32,6 @@ class Unslowed:
         """The share of the recorded window that is at least the recorder's."""
         return 1 - self.most_ns / self.recorded_ns if self.recorded_ns else 0.0
 
-    @property
-    def most_slowed(self) -> float:
-        """The share of the recorded window that is at most the recorder's."""
-        return 1 - self.least_ns / self.recorded_ns if self.recorded_ns else 0.0
-
 
 @dataclass(frozen=True, eq=False)
 class Spent:

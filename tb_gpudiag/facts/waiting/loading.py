@@ -67,10 +67,6 @@ class Batches:
         """Mask of the first batches of workers: nothing loads them ahead, once per epoch."""
         return self.fresh & ~self.in_process
 
-    @property
-    def duration_ns(self) -> Int64:
-        return self.end_ns - self.start_ns
-
 
 def batches(host: Host, starts: LoaderStarts, window: Window) -> Batches:
     """Find the batches whose fetching began in the window."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import Intervals, distinct, union
+from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, distinct, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.core.operator_inputs import input_list
@@ -89,6 +89,31 @@ def before_backward(host: Host, steps: Steps) -> Bool:
     backward_ns = np.sort(events.start_ns[host.in_backward])
     found: Bool = np.searchsorted(backward_ns, events.end_ns) < np.searchsorted(backward_ns, until_ns)
     return found
+
+
+def evaluations(host: Host, thread: int, steps: Steps) -> Intervals:
+    """When the thread evaluates a model beside the training, with the Python between the operators: it
+    multiplies while gradients are off, after the backward pass of its step, or before that of some steps
+    only. What most steps do before their backward pass they may learn from."""
+    events, tree = host.events, host.tree
+    operator = (events.category == Category.CPU_OP) & ~match(events, marks.STEP)
+    operator &= (events.thread == thread) & ~host.loader  # an evaluation loads batches of its own
+    outer = np.flatnonzero(tree.outermost_of(operator) & ~match(events, operators.MAKES_TENSOR))
+    outer = outer[np.argsort(events.start_ns[outer], kind="stable")]
+    off = without_gradients(host)[outer] | match(events, operators.SINGLE_VALUE)[outer]
+    run, pass_ = np.cumsum(~off)[off], outer[off]
+    first = np.flatnonzero(np.diff(run, prepend=NONE))
+    if not len(first) or not len(steps):
+        return EMPTY
+    multiplies = match(events, operators.MULTIPLIES)
+    forward = np.logical_or.reduceat((multiplies | tree.any_below(multiplies))[pass_], first)
+    last = np.r_[first[1:], len(pass_)] - 1
+    before = before_backward(host, steps)[pass_[last]] & forward
+    begins_ns, backward_ns = events.start_ns[pass_[first]], np.sort(events.start_ns[host.in_backward])
+    step = np.searchsorted(steps.start_ns, begins_ns, side="right") - 1
+    passed = np.searchsorted(backward_ns, begins_ns) > np.searchsorted(backward_ns, steps.start_ns[step])
+    forward &= np.where(before, 2 * len(np.unique(step[before])) <= len(steps), passed)
+    return union(begins_ns[forward], events.end_ns[pass_[last[forward]]])
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
-from tb_gpudiag.arrays import Bool, Int64
+from tb_gpudiag.arrays import Bool
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.intervals import subtract, union
+from tb_gpudiag.facts.core.intervals import intersect, subtract, union
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal
-from tb_gpudiag.facts.waiting.loading import Batches, LoadPart, load_parts, loader_kind
+from tb_gpudiag.facts.waiting.loading import LoadPart, load_parts, loader_kind
 from tb_gpudiag.rules.answer import (
     CannotTell,
     Clear,
@@ -56,10 +54,7 @@ LEAST_OWN_CPU_SHARE = levels.SIZEABLE
 # A fifth of the GPU's time is worth an afternoon's work on the loader.
 ERROR_SHARE = levels.LARGE
 
-# A first batch that takes this many times the median of the others starts an epoch and is not steady state.
-SLOW_FIRST = 3
-
-# An epoch may begin in the recording; two batches from new iterators show a habit.
+# An epoch may begin in the recording; two new iterators show a habit.
 FEWEST_FRESH = 2
 
 
@@ -93,7 +88,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     fetched = facts.batches
     first = union(fetched.start_ns[fetched.once], fetched.end_ns[fetched.once])
     later_ns = subtract(lost.stretches(chosen), first).total
-    if not _fresh_batches(fetched) and lost.share(later_ns) < ERROR_SHARE:
+    if fetched.fresh.sum() < FEWEST_FRESH and lost.share(later_ns) < ERROR_SHARE:
         found = replace(found, severity=Severity.WARNING)
     return _unless_recorded(found, facts, lost, chosen)
 
@@ -126,14 +121,15 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
     tasks = facts.host_work.tasks.time_ns(event, length_ns)
     kind, parts = loader_kind(facts.host), load_parts(facts.host, event, length_ns)
     receiving = parts.get(LoadPart.RECEIVE, 0) > parts.get(LoadPart.WAIT, 0)
-    anew = _fresh_batches(fetched)
+    starting = intersect(facts.loader_starts.again, lost.stretches(chosen))
+    anew = 2 * starting.total >= max(1, cost_ns)
     crowded = oversubscribed_sentence(facts.host_work.interruptions) if kind == MULTI_PROCESS_ITERATOR else ""
     mostly_tokenizing = tasks.get(HostTask.TOKENIZING, 0) >= MOSTLY * cost_ns
     return Finding(
         title=lost.sentence("Data loading", cost_ns),
         summary=f"{_who_loads(kind, receiving=receiving)}Nothing can launch until the next batch arrives. "
         "Loading can overlap with computing, so most of this time is avoidable."
-        + (" Most batches come from an iterator of their own, so nothing is loaded ahead." if anew else "")
+        + (" Most of it is for new iterators: nothing is loaded ahead of a first batch." if anew else "")
         + (f" {crowded} More workers may make that worse." if crowded else ""),
         fix=host_task_fix(HostTask.TOKENIZING, facts.job)
         if mostly_tokenizing
@@ -160,7 +156,6 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
             *meanwhile_evidence(facts, lost, chosen),
             Evidence("Batches fetched", number(len(fetched))),
             *([Evidence("From a new iterator", number(int(fetched.fresh.sum()), "batch"))] if anew else []),
-            *_slow_first(fetched.duration_ns),
             *([Evidence("Mean wait per step", duration(cost_ns / steps))] if steps else []),
             *([Evidence("Loader", kind)] if kind else []),
         ],
@@ -186,18 +181,17 @@ def _who_loads(kind: str, *, receiving: bool) -> str:
     return "Worker processes load the batches and do not keep up. "
 
 
-def _fresh_batches(fetched: Batches) -> bool:
-    """Whether most batches come from an iterator of their own."""
-    return len(fetched) >= FEWEST_FRESH and 2 * int(fetched.fresh.sum()) > len(fetched)
-
-
 def _fix(kind: str, *, pipeline: bool, receiving: bool, anew: bool, crowded: bool, gpu: bool) -> Fix:
-    """anew: most batches come from a new iterator. crowded: workers may want more cores than there are. gpu:
+    """anew: most of the time is for new iterators. crowded: workers may want more cores than there are. gpu:
     the batches go to a GPU."""
     workers = f"{CODE['workers']}\n{CODE['to_gpu']}" if gpu else CODE["workers"]
     cases = (
         (pipeline, PIPELINE_FIX.text, PIPELINE_FIX.code),
-        (anew, "Make one iterator per epoch, with persistent workers that load ahead.", CODE["one_iterator"]),
+        (
+            anew,
+            "Start workers once, with persistent_workers=True, and make one iterator per epoch.",
+            CODE["one_iterator"],
+        ),
         (crowded, _CROWDED, CODE["fewer_workers"]),
         (kind in {"", SINGLE_PROCESS_ITERATOR}, _AHEAD, workers),
         (receiving, _RECEIVING, CODE["receiving"]),
@@ -215,16 +209,6 @@ _MORE_WORKERS = (
     "Give the loader more workers if there are CPU cores for them, or make each item cheaper to load."
 )
 _CHEAPER = "Make each item cheaper to load. More workers help only if CPU cores are free."
-
-
-def _slow_first(fetch_ns: Int64) -> list[Evidence]:
-    """The first batch, if it took far longer than the others. fetch_ns: in order, shape (b,)."""
-    if len(fetch_ns) < 3:
-        return []
-    first, others = float(fetch_ns[0]), float(np.median(fetch_ns[1:]))
-    if first < SLOW_FIRST * others:
-        return []
-    return [Evidence("First batch", duration(first), (duration(others, "median of the others"),))]
 
 
 RULE = Rule("GD101", "input_pipeline", "Waiting for data", check, error_share=ERROR_SHARE, topic="input")

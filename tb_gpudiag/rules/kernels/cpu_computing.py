@@ -21,14 +21,6 @@ CODE = fix_code(__name__)
 
 _COMPILE = "model = torch.compile(model)\n"
 
-# Where little multiplies, arithmetic is not the limit: a loss may take milliseconds as its threads wait for
-# cores. In five public recordings of networks on a CPU, convolutions alone take 66 to 89%.
-MULTIPLYING_SHARE = levels.HALF
-
-# Unless a step computes so long that waiting threads cannot be all of it: in two public trainings on a CPU,
-# steps of several seconds multiply 11 and 19% of the time, and normalize and divide in the rest.
-LONG_STEP_NS = 500_000_000
-
 # A step that uses few rows of a table needs no gradient of all of them. With 100,000 rows that took 20 to 49%
 # of a step, and the optimizer's pass over them 22 to 43%; sparse ones saved 88%.
 LEAST_TABLE_SHARE = levels.SIZEABLE
@@ -50,9 +42,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     chosen = spent.computing
     ranked = by_operator(facts.host, lost.event[chosen], lost.length_ns[chosen])
     multiplying_ns = sum(ns for name, ns in ranked if MULTIPLIES.fullmatch(name))
-    a_step_ns = spent.computing_ns / max(1, len(facts.steps))
-    if multiplying_ns < MULTIPLYING_SHARE * spent.computing_ns and a_step_ns < LONG_STEP_NS:
-        return Clear(lost.sentence("multiplying", multiplying_ns))
+    multiplies = multiplying_ns >= levels.HALF * spent.computing_ns
     inference = facts.job.training is False
     largest = ranked[:MOST_OPERATORS]
     layout = ", channels_last" if any("conv" in name for name, _ in largest) else ""
@@ -61,7 +51,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     get_a_gpu = "Run the model on a GPU if there is one."
     if facts.gpu_use.error:
         get_a_gpu = f"If this machine has a GPU, update its driver: {gpu_error(facts.gpu_use)}."
-    text = f"{get_a_gpu} On the CPU, try {to_try}."
+    text = f"{get_a_gpu} On the CPU, try {to_try}." if multiplies else _WAITS_FOR_CORES
     code = CODE["device"].replace(_COMPILE, "") if compiled else CODE["device"]
     if inference:
         text += " If this is inference, call model.eval() and use torch.inference_mode()."
@@ -81,8 +71,15 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
         ],
         places=places(facts.host, lost.event[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
-        leads=spent.computing_ns >= MOST * lost.window_ns,
+        leads=multiplies and spent.computing_ns >= MOST * lost.window_ns,
     )
+
+
+# In five public recordings of networks on a CPU, convolutions alone take 66 to 89%.
+_WAITS_FOR_CORES = (
+    "Little of this multiplies, so threads may wait for cores: compare with torch.set_num_threads(1). "
+    "Otherwise, look for cheaper or fewer operators."
+)
 
 
 def _of_tables(facts: Facts, lost: Lost) -> Finding | None:

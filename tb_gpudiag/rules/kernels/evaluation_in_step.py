@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
-from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.training_mode import before_backward
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
+from tb_gpudiag.rules.shared.cpu_job import in_overhead
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.rules.shared.lost_time import lost_time, places
 from tb_gpudiag.vocabulary import levels
@@ -44,28 +44,30 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
 
 def _on_main_thread(facts: Facts) -> RuleAnswer:
     lost = lost_time(facts)
-    chosen = _among(facts.host_work.without_gradients, lost.event) | lost.evaluating
-    # One that its name shows is all that is said: its time is the same wherever it is told.
-    mostly = 2 * lost.total_ns(lost.evaluating) >= max(1, lost.total_ns(chosen))
-    chosen = lost.evaluating if mostly else chosen
+    rest = _among(facts.host_work.without_gradients, lost.event)
+    rest &= ~in_overhead(lost, facts.host_work.small_operators)  # a loop of those is what GD102 is about
+    # An evaluation is all that is said: its time is the same wherever it is told.
+    mostly = lost.total_ns(lost.evaluating) >= max(1, lost.total_ns(rest & ~lost.evaluating))
+    chosen = lost.evaluating if mostly else rest
     cost_ns = lost.total_ns(chosen)
     if lost.share(cost_ns) < LEAST_SHARE:
         return _clear(cost_ns, lost.window_ns)
     columns = lost.event[chosen], lost.length_ns[chosen], lost.start_ns[chosen]
-    found = _finding(facts, cost_ns, "the main thread's time", *columns)
+    found = _finding(facts, cost_ns, "the main thread's time", *columns, lost.evaluating[chosen])
     return replace(found, ranges=lost.ranges(chosen))
 
 
 def _on_gpu(facts: Facts, claimed: Claimed) -> RuleAnswer:
     time = KernelTime(facts)
     chosen = _among(facts.host_work.without_gradients, time.kernels.origin)
-    chosen |= facts.host_work.tasks.of(time.kernels.origin) == HostTask.EVALUATING
+    evaluates = facts.host_work.tasks.of(time.kernels.origin) == HostTask.EVALUATING
+    chosen |= evaluates
     total_ns, free = time.total_ns(chosen), time.free(chosen, claimed)
     if time.share(total_ns) < LEAST_SHARE:
         return _clear(total_ns, time.window_ns)
     kernels = time.kernels
     columns = kernels.origin[chosen], kernels.duration_ns[chosen], kernels.start_ns[chosen]
-    found = _finding(facts, total_ns, "the time", *columns)
+    found = _finding(facts, total_ns, "the time", *columns, evaluates[chosen])
     return replace(
         found,
         cost_ns=free.total,
@@ -90,15 +92,21 @@ def _clear(cost_ns: int, window_ns: int) -> Clear:
 
 
 def _finding(
-    facts: Facts, cost_ns: int, whose: str, event: Int64, weight_ns: Int64, time_ns: Int64
+    facts: Facts,
+    cost_ns: int,
+    whose: str,
+    event: Int64,
+    weight_ns: Int64,
+    time_ns: Int64,
+    evaluates: Bool,
 ) -> Finding:
-    """event: the host events of the time; weight_ns, time_ns: how long each takes, and when it begins. whose:
-    the time that the cost is a share of."""
-    window_ns, operator = facts.window.duration_ns, facts.host.operator[event]
+    """event: the host events of the time; weight_ns, time_ns: how long each takes, and when it begins;
+    evaluates: mask of those in an evaluation. whose: the time that the cost is a share of."""
+    window_ns, operator = facts.window.duration_ns, facts.host.operator[event[event != NONE]]
     operators = len(np.unique(operator[operator != NONE]))
-    evaluates = facts.host_work.tasks.of(event) == HostTask.EVALUATING
-    before = before_backward(facts.host, facts.recorded_steps)[event]
-    evaluates = facts.host_work.tasks.of(event) == HostTask.EVALUATING
+    # An evaluation in a single one of several steps may be rare.
+    recurs = len(np.unique(np.searchsorted(facts.steps.start_ns, time_ns))) >= min(2, len(facts.steps))
+    before = _among(before_backward(facts.host, facts.recorded_steps), event)
     mostly = (2 * weight_ns[some].sum() >= weight_ns.sum() for some in (evaluates, before))
     case = next(compress((_EVALUATES, _BEFORE), mostly), _OTHERS)
     return Finding(
@@ -111,14 +119,9 @@ def _finding(
             Evidence("Operators", number(operators, "operator"), per_step(operators, len(facts.steps))),
         ],
         places=places(facts.host, event, weight_ns, by_operator=not facts.recorded.stacks),
-        severity=case.severities[_in_most_steps(facts.steps, time_ns[evaluates])],
+        severity=Severity.WARNING if case is _EVALUATES and recurs else Severity.INFO,
         sure=case is not _BEFORE,
     )
-
-
-def _in_most_steps(steps: Steps, time_ns: Int64) -> bool:
-    """Whether times are in more than half of the steps: not an evaluation now and then."""
-    return 2 * len(np.unique(np.searchsorted(steps.start_ns, time_ns))) > max(1, len(steps))
 
 
 class _Case(NamedTuple):
@@ -126,7 +129,6 @@ class _Case(NamedTuple):
     noun: str
     summary: str
     fix: Fix
-    severities: tuple[Severity, Severity]  # in some steps, in most of them
 
 
 _WITHOUT = (
@@ -142,7 +144,6 @@ _EVALUATES = _Case(
     "The training evaluates its model within the recorded steps: this is all of that, with its "
     "Python and its loading. The trace does not show whether it has to be so often, or with so much data.",
     _RARELY,
-    (Severity.INFO, Severity.WARNING),
 )
 
 _BEFORE = _Case(
@@ -156,7 +157,6 @@ _BEFORE = _Case(
         "If the step learns from what this makes, make it in a cheaper way, or more of it at a time: larger "
         "batches, more games at once. Otherwise, run it in every hundredth step."
     ),
-    (Severity.INFO, Severity.INFO),
 )
 
 _OTHERS = _BEFORE._replace(

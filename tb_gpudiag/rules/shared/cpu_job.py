@@ -55,7 +55,8 @@ class CpuTime:
     computing_ns: int
     overhead_ns: int  # in small operators
     python_ns: int
-    task_ns: Int64  # in each HostTask, with the operators in it
+    evaluating_ns: int
+    task_ns: Int64  # in each other HostTask, with the operators in it
     waiting_ns: int
     profiler_ns: int
     compiling_ns: int
@@ -78,6 +79,7 @@ class CpuTime:
             "compile": self.compiling_ns,
             "overhead": self.overhead_ns,
             "python": self.python_ns,
+            "evaluation": self.evaluating_ns,
             "tasks": int(self.task_ns.sum()),
         }
 
@@ -95,7 +97,7 @@ class CpuTime:
 def cpu_time(lost: Lost, small_operators: Bool) -> CpuTime:
     """Split the main thread's time. small_operators: mask of events."""
     tasks, rest = lost.task != NONE, ~lost.evaluating
-    busy = tasks & (lost.of(Cause.PYTHON, Cause.HOST, *ISSUING, Cause.ALLOCATOR) | lost.evaluating)
+    busy = tasks & rest & lost.of(Cause.PYTHON, Cause.HOST, *ISSUING, Cause.ALLOCATOR)
     overhead = in_overhead(lost, small_operators) & ~tasks
     computing = lost.of(*ISSUING, Cause.ALLOCATOR) & ~overhead & ~tasks
     return CpuTime(
@@ -104,6 +106,7 @@ def cpu_time(lost: Lost, small_operators: Bool) -> CpuTime:
         computing_ns=lost.total_ns(computing),
         overhead_ns=lost.total_ns(overhead),
         python_ns=lost.total_ns(lost.of(Cause.PYTHON, Cause.HOST) & ~tasks),
+        evaluating_ns=lost.total_ns(lost.evaluating),
         task_ns=summed(lost.task[busy], lost.length_ns[busy], len(HostTask)),
         waiting_ns=lost.total_ns(lost.of(Cause.WAITING)),
         profiler_ns=lost.total_ns(lost.of(Cause.PROFILER) & rest),

@@ -68,14 +68,9 @@ def _host(facts: Facts, lost: Lost, spent: CpuTime, unseen_ns: int, start: str) 
     said = f"The main thread spent {share(most_ns, window_ns)} of its time {where} "
     besides = near and spent.computing_ns > most_ns
     said += BESIDES_COMPUTING.format(computing=share(spent.computing_ns, window_ns)) if besides else limits
-    said += _beside_it(spent, takes, {first, "compute"} if besides else {first}) if near else ""
+    rest = _taken(spent, takes, {first, "compute"} if besides else {first})
+    said += f" Beside it, {', '.join(rest)}." if rest and near else ""
     return "python" if first in {"overhead", "tasks"} else first, f"{start} {said}"
-
-
-def _beside_it(spent: CpuTime, takes: Mapping[str, str], named: Set[str]) -> str:
-    """Say what else takes time, behind a sentence; "" if nothing does."""
-    said = _taken(spent, takes, named)
-    return f" Beside it, {', '.join(said)}." if said else ""
 
 
 def _taken(spent: CpuTime, takes: Mapping[str, str], named: Set[str]) -> list[str]:
@@ -94,6 +89,7 @@ _TAKES = {
     "compute": "computing takes",
     "compile": "compiling takes",
     "waiting": "waiting in a call takes",
+    "evaluation": "evaluation takes",
     "tasks": "work such as logging and saving takes",
     "communication": "collectives take",
 }
@@ -107,6 +103,7 @@ _HOST_SENTENCES = {
     "overhead": ("in operators of a few microseconds each.", "Dispatching them limits this job."),
     "compute": ("in operators.", "This job is CPU-bound."),
     "compile": ("compiling.", "Compilation limits this job."),
+    "evaluation": ("evaluating the model.", "Evaluation limits this job."),
     "python": ("in Python between operators.", "The host's own code limits this job."),
     "communication": ("in collectives.", "Communication limits this job."),
     "waiting": ("waiting in a call.", "That limits this job."),

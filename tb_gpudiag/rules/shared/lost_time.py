@@ -155,7 +155,7 @@ def lost_time(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Lost:
             gap_ns=zero + window.duration_ns,
             trigger=np.zeros_like(spans.cause),
             launch=none,
-            task=facts.host_work.tasks.of(spans.event),
+            task=facts.host_work.task_of(spans),
         )
     ledger, gaps = device.ledger, device.ledger.gaps
     free = complement(claimed.get(device.id, EMPTY), window.start_ns, window.end_ns)

@@ -76,6 +76,7 @@ _EXPLAINS = {
     "launch": ("python", "compile"),
     "compile": ("python", "launch"),
     "graph": ("launch",),
+    "kernels": ("evaluation",),
     "transfers": ("copy", "sync"),
     "ranks": ("communication",),
 }

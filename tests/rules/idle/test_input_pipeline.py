@@ -157,17 +157,6 @@ def test_without_stacks_operators_show_collating(tmp_path: Path) -> None:
     assert evidence["Collating"] == _part(50, 200)
 
 
-def test_reports_a_slow_first_batch(tmp_path: Path) -> None:
-    for first_us, named in ((290, False), (310, True)):
-        trace = one_gap(_load, 200)
-        main = HostThread(trace, trace.recording.host[0].thread)
-        main.loader(at=100, us=first_us / 10)
-        for at in (600, 700, 800):
-            main.loader(at=at, us=10)
-        found = finding(RULE.check(facts_of(trace, tmp_path / str(first_us))))
-        assert ("First batch" in figures(found)) == named
-
-
 def test_without_a_gpu_it_is_the_hosts_time(tmp_path: Path) -> None:
     trace = without_gpu()
     HostThread(trace, trace.recording.host[0].thread).loader(at=1000, us=100)
@@ -281,7 +270,7 @@ def _iterator_without_stacks(main: HostThread, at: float) -> None:
 def test_a_new_iterator_in_each_step_is_known_by_the_seed_that_it_draws(tmp_path: Path) -> None:
     """The start of its workers counts as loading, too."""
     found = finding(RULE.check(facts_of(_three_steps(_iterator_without_stacks), tmp_path)))
-    assert "one iterator per epoch, with persistent workers" in found.fix.text
+    assert "persistent_workers=True, and make one iterator per epoch" in found.fix.text
     assert "persistent_workers=True" in found.fix.code
     assert found.cost_ns == pytest.approx(3 * 600_000, rel=0.02)
 

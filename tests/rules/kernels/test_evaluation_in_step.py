@@ -8,6 +8,7 @@ import pytest
 
 from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.kernels.evaluation_in_step import RULE
+from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.wording.quantity import duration, share_of
 from tests.builder import HostThread, TraceBuilder
 from tests.rules.stage import STEP_AT, STEP_US, cannot_tell, facts_of, figures, finding, is_clear, one_step
@@ -15,9 +16,13 @@ from tests.rules.stage import STEP_AT, STEP_US, cannot_tell, facts_of, figures, 
 Act = Callable[[HostThread, float, float], object]
 """Adds the work that is asked about: (thread, at, us)."""
 
-EVALUATES: Act = lambda main, at, us: main.op("aten::linear", at=at, us=us).op(  # noqa: E731
-    "aten::addmm", at=at + 1, us=us - 2
-)
+
+def evaluates(main: HostThread, at: float, us: float) -> None:
+    if us:
+        main.op("aten::linear", at=at, us=us).op("aten::addmm", at=at + 1, us=us - 2)
+
+
+AVERAGES: Act = lambda main, at, us: main.op("aten::lerp_", at=at, us=us)  # noqa: E731
 
 
 def _training(
@@ -40,9 +45,8 @@ def _training(
     return trace
 
 
-@pytest.mark.parametrize("gpu", [True, False])
-def test_an_evaluation_in_the_step_is_a_hint_with_its_function(gpu: bool, tmp_path: Path) -> None:
-    facts = facts_of(_training(EVALUATES, 300, gpu=gpu), tmp_path)
+def test_work_without_gradients_on_a_gpu_is_a_hint_with_its_function(tmp_path: Path) -> None:
+    facts = facts_of(_training(evaluates, 300, gpu=True), tmp_path)
     found = finding(RULE.check(facts))
     assert found.cost_ns == 300_000
     assert found.places[0].function == "average"
@@ -53,17 +57,60 @@ def test_an_evaluation_in_the_step_is_a_hint_with_its_function(gpu: bool, tmp_pa
 
 
 def test_an_evaluation_that_its_name_shows_is_a_warning_with_all_of_its_time(tmp_path: Path) -> None:
-    facts = facts_of(_training(EVALUATES, 300, gpu=False, function="validate"), tmp_path)
+    facts = facts_of(_training(evaluates, 300, gpu=False, function="validate"), tmp_path)
     found = finding(RULE.check(facts))
     assert found.title == "Evaluation, in the steps of the training, takes 31.0% of the main thread's time"
     assert found.cost_ns == 310_000  # with its Python
     assert RULE.severity_of(found, facts.window.duration_ns) is Severity.WARNING
 
 
+@pytest.mark.parametrize("act", [evaluates, AVERAGES])
+def test_a_forward_pass_after_the_backward_pass_is_an_evaluation(act: Act, tmp_path: Path) -> None:
+    named = act is evaluates
+    facts = facts_of(_training(act, 300, gpu=False), tmp_path)
+    found = finding(RULE.check(facts))
+    assert found.title.startswith("Evaluation, in the steps of the training, takes 30.0%") is named
+    assert found.cost_ns == 300_000
+    severity = RULE.severity_of(found, facts.window.duration_ns)
+    assert severity is (Severity.WARNING if named else Severity.INFO)
+
+
+@pytest.mark.parametrize(("learns", "limiter"), [(1, "evaluation"), (4, "compute")])
+def test_what_most_steps_do_before_their_backward_pass_they_may_learn_from(
+    learns: int, limiter: str, tmp_path: Path
+) -> None:
+    """A forward pass without gradients precedes the others in one step and follows them in two, or precedes
+    them in all."""
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    for step in range(4):
+        at = step * 1_000.0
+        main.step(step, at=at, us=1_000)
+        before, after = (700, 0) if step < learns else (0, 700 * (step < 3))
+        evaluates(main, at, before)
+        main.op("aten::mm", at=at + before, us=100, sequence=step + 1)
+        node, us = "autograd::engine::evaluate_function: MmBackward0", 900 - before - after
+        main.op(node, at=at + before + 100, us=us, sequence=step + 1, forward_thread=1)
+        evaluates(main, at + 1_000 - after, after)
+    facts = facts_of(trace, tmp_path)
+    assert find_verdict(facts).limiter == limiter
+    assert ("Evaluation" in finding(RULE.check(facts)).title) is (limiter == "evaluation")
+
+
+def test_a_loop_of_small_operators_without_gradients_is_clear(tmp_path: Path) -> None:
+    """As one that removes boxes that overlap: GD102 says so."""
+
+    def loops(main: HostThread, at: float, us: float) -> None:
+        for place in range(int(us) // 10):
+            main.op("aten::minimum", at=at + 10 * place, us=10)
+
+    assert is_clear(RULE.check(facts_of(_training(loops, 300, gpu=False), tmp_path)))
+
+
 def test_an_evaluation_without_a_training_is_the_job(tmp_path: Path) -> None:
     trace, main = one_step(devices=())
     main.frame("eval.py(40): validate", at=STEP_AT, us=STEP_US)
-    EVALUATES(main, STEP_AT + 5, 900)
+    evaluates(main, STEP_AT + 5, 900)
     assert not facts_of(trace, tmp_path).host_work.tasks.time_ns(np.arange(4), np.full(4, 1_000))
 
 
@@ -72,7 +119,7 @@ def test_an_evaluation_without_a_training_is_the_job(tmp_path: Path) -> None:
 def test_what_a_backward_pass_may_learn_from_is_not_to_run_rarely(
     gpu: bool, *, learns: bool, tmp_path: Path
 ) -> None:
-    trace = _training(EVALUATES, 300, gpu=gpu)
+    trace = _training(evaluates, 300, gpu=gpu)
     main = trace.thread(tid=trace.recording.pid)
     name = "autograd::engine::evaluate_function: MmBackward0" if learns else "aten::mm"
     main.op(name, at=STEP_AT + 900, us=20, sequence=1, forward_thread=1 if learns else 0)
@@ -83,7 +130,7 @@ def test_what_a_backward_pass_may_learn_from_is_not_to_run_rarely(
 
 @pytest.mark.parametrize("gpu", [True, False])
 def test_below_the_threshold_it_is_clear(gpu: bool, tmp_path: Path) -> None:
-    assert is_clear(RULE.check(facts_of(_training(EVALUATES, 80, gpu=gpu), tmp_path)))
+    assert is_clear(RULE.check(facts_of(_training(evaluates, 80, gpu=gpu), tmp_path)))
 
 
 @pytest.mark.parametrize(
@@ -117,4 +164,4 @@ def test_other_work_of_a_training_is_clear(act: Act, tmp_path: Path) -> None:
 
 
 def test_without_sequence_numbers_it_cannot_tell(tmp_path: Path) -> None:
-    assert cannot_tell(RULE.check(facts_of(_training(EVALUATES, 300, gpu=True, numbers=False), tmp_path)))
+    assert cannot_tell(RULE.check(facts_of(_training(evaluates, 300, gpu=True, numbers=False), tmp_path)))

@@ -86,7 +86,7 @@ def evaluate(model: torch.nn.Module, inputs: torch.Tensor, targets: torch.Tensor
     return right
 
 
-@job(limiters="compute python", rules="GD102 GD511", functions="evaluate evaluate_each_step")
+@job(limiters="evaluation", rules="GD511", functions="evaluate evaluate_each_step")
 def evaluate_each_step(fixed: bool) -> Iterator[None]:
     """The model is evaluated on a validation set after each step; fixed: every hundredth."""
     model = mlp()
