@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 Int64 = npt.NDArray[np.int64]
 Int32 = npt.NDArray[np.int32]
+Numbers = npt.NDArray[np.int32 | np.int64]  # of events, names and the like
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 UInt8 = npt.NDArray[np.uint8]

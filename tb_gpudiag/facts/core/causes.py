@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -54,8 +54,8 @@ class CauseSpans(NamedTuple):
     start_ns: Int64
     end_ns: Int64
     cause: UInt8
-    gap: Int64
-    event: Int64
+    gap: Int32
+    event: Int32
     thread: Int32
 
     def take(self, index: Int64 | Bool) -> CauseSpans:
@@ -72,8 +72,8 @@ class CauseSpans(NamedTuple):
     def join(parts: Sequence[CauseSpans]) -> CauseSpans:
         """Concatenate the parts; without parts, return no spans."""
         if not parts:
-            none = np.zeros(0, np.int64)
-            return CauseSpans(none, none, none.astype(np.uint8), none, none, none.astype(np.int32))
+            time, none = np.zeros(0, np.int64), np.zeros(0, np.int32)
+            return CauseSpans(time, time, none.astype(np.uint8), none, none, none)
         return (
             parts[0] if len(parts) == 1 else CauseSpans._make(map(np.concatenate, zip(*parts, strict=True)))
         )
@@ -100,6 +100,8 @@ def repaint(spans: CauseSpans, time: Intervals, cause: Cause, some: Bool | None 
         return spans
     if some is None:
         some = np.isin(spans.cause, np.array((*BETWEEN_CALLS, Cause.DISPATCH, Cause.LAUNCH), np.uint8))
+    # Of many spans, an interval is in few.
+    some = some & np.less(*overlapping(time, spans.start_ns, spans.end_ns))
     chosen = spans.take(some)
     edges = distinct(np.concatenate(time))
     far = np.iinfo(np.int64)
@@ -115,4 +117,6 @@ def repaint(spans: CauseSpans, time: Intervals, cause: Cause, some: Bool | None 
         chosen.event[owner],
         chosen.thread[owner],
     )
-    return CauseSpans.join([spans.take(~some), split]).in_order()
+    order = np.argsort(np.r_[spans.start_ns[~some], split.start_ns], kind="stable")
+    columns: Iterable[tuple[Any, Any]] = zip(spans, split, strict=True)
+    return CauseSpans._make(np.concatenate([old[~some], new])[order] for old, new in columns)

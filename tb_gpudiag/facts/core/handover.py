@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, mask_of
+from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, Numbers, mask_of
 from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause, CauseSpans, repaint
 from tb_gpudiag.facts.core.host import UNDECIDED, Host
 from tb_gpudiag.facts.core.intervals import Intervals, Window, expand, places_of_each, union
@@ -122,7 +122,9 @@ class HostTime:
             return CauseSpans.join([])
         start, end = np.array([window.start_ns]), np.array([window.end_ns])
         main = np.array([self.main], np.int32)
-        return self.profiled(self.explain(start, end, main, np.zeros(1, np.int64)).in_order())
+        spans = self.profiled(self.explain(start, end, main, np.zeros(1, np.int64)).in_order())
+        borders_ns = np.append(spans.start_ns, window.end_ns)
+        return spans._replace(start_ns=borders_ns[:-1], end_ns=borders_ns[1:])
 
     def _cut(self, queries: CauseSpans, thread: int) -> CauseSpans:
         """Cut queries at the borders of one thread's activities."""
@@ -131,7 +133,7 @@ class HostTime:
         if not len(borders):
             count = len(queries.start_ns)
             return queries._replace(
-                event=np.full(count, NONE, np.int64), thread=np.full(count, thread, np.int32)
+                event=np.full(count, NONE, np.int32), thread=np.full(count, thread, np.int32)
             )
         # Segment i ends at border i. Before the first border and after the last one, the thread does nothing.
         left = np.searchsorted(borders, queries.start_ns, side="right")
@@ -172,7 +174,7 @@ class HostTime:
         cause[still] = np.where(engine, np.uint8(Cause.DISPATCH), np.uint8(self._between))
         return spans._replace(cause=cause)
 
-    def _waits_for_engine(self, event: Int64) -> Bool:
+    def _waits_for_engine(self, event: Numbers) -> Bool:
         found: Bool = event != NONE
         found[found] = self.host.engine_wait[event[found]]
         return found
@@ -221,9 +223,9 @@ class HostTime:
 
 
 def _asked(start: Int64, end: Int64, thread: Int32, gap: Int64) -> CauseSpans:
-    no_event = np.full(len(start), NONE, np.int64)
+    no_event = np.full(len(start), NONE, np.int32)
     undecided = np.full(len(start), UNDECIDED, np.uint8)
-    return CauseSpans(start, end, undecided, gap.astype(np.int64), no_event, thread)
+    return CauseSpans(start, end, undecided, gap.astype(np.int32), no_event, thread)
 
 
 def find_main_thread(host: Host, steps: Steps, work: Work) -> int:

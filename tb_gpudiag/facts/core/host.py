@@ -8,12 +8,12 @@ from functools import cached_property
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8, mask_of, summed
+from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, Numbers, UInt8, mask_of, summed
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.intervals import Window, coverage, union
+from tb_gpudiag.facts.core.intervals import Window, union
 from tb_gpudiag.facts.core.matching import kind_by_name, match, match_some
 from tb_gpudiag.facts.core.named_tasks import named_tasks, waker_of
-from tb_gpudiag.facts.core.threads import NOTHING, Activity, HostTree
+from tb_gpudiag.facts.core.threads import NOTHING, Activity, HostTree, numbers_of
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary import api_calls, compile_spans, marks, operators, torch_frames
 from tb_gpudiag.vocabulary.frames import Frame, at_line, is_installed, place_frame, stack_place
@@ -46,12 +46,12 @@ class Host:
         return self.events.among(*CALL_CATEGORIES)
 
     @cached_property
-    def _named_tasks(self) -> tuple[Int64, Bool]:
+    def _named_tasks(self) -> tuple[Int32, Bool]:
         of_libraries = kind_by_name(self.events, TASK_NAMES.items(), NONE)
         return named_tasks(self.events, self.tree, of_libraries, self.in_backward | self.engine_wait)
 
     @cached_property
-    def task(self) -> Int64:
+    def task(self) -> Int32:
         """HostTask of each event: that of the outermost span around it that has one, but a collection of
         garbage is no part of what it interrupts; or NONE, shape (n,). A wait for a thread that itself waits
         for something else is a wait for that. Loading is not a task: see `loader`."""
@@ -60,7 +60,7 @@ class Host:
         return np.where(call == NONE, NONE, kind[call])
 
     @cached_property
-    def task_call(self) -> Int64:
+    def task_call(self) -> Int32:
         """The outermost span of each event's task, or NONE, shape (n,)."""
         named = self._named_tasks[0]
         collects = named == HostTask.GARBAGE
@@ -82,11 +82,11 @@ class Host:
         return self.tree.under(((named == HostTask.LOADING) & own_name) | makes)
 
     @cached_property
-    def _awaited(self) -> Int64:
+    def _awaited(self) -> Int32:
         """HostTask that the thread that ends a wait mostly does meanwhile, of each wait for a thread; NONE of
         other events and where it mostly does something else, shape (n,)."""
         events, named = self.events, self._named_tasks[0]
-        found = np.full(len(events), NONE, np.int64)
+        found = np.full(len(events), NONE, np.int32)
         waits = np.flatnonzero((named == HostTask.THREAD) & (self.task_call == np.arange(len(events))))
         task = self.tree.outermost(np.isin(named, np.array(_AWAITED)))
         often = np.bincount(events.thread[waits], minlength=1)
@@ -94,7 +94,7 @@ class Host:
             own = waits[events.thread[waits] == thread]
             during = union(events.start_ns[own], events.end_ns[own])
             activity = self.activities.get(self.waker_of(own), NOTHING)
-            spent_ns = coverage(during, activity.start_ns, activity.end_ns)
+            spent_ns = activity.during(during)
             does = np.where(activity.event == NONE, NONE, task[activity.event])
             total = summed(named[does[does != NONE]], spent_ns[does != NONE], len(HostTask))
             found[own] = np.where(2 * total.max() >= max(1, during.total), total.argmax(), NONE)
@@ -191,14 +191,14 @@ class Host:
         return cause
 
     @cached_property
-    def operator(self) -> Int64:
+    def operator(self) -> Int32:
         """Event of the innermost operator that is or encloses the event, or NONE. Some recorders write the
         marks of steps as operators."""
         events = self.events
         return self.tree.nearest_of((events.category == Category.CPU_OP) & ~match(events, marks.STEP))
 
     @cached_property
-    def place(self) -> Int64:
+    def place(self) -> Int32:
         """Number (see `frame`) of the nearest frame that a user could change (frames.place_frame), or NONE.
 
         Autograd's threads run no Python: there it is the frame of the forward operator that created the node.
@@ -206,7 +206,7 @@ class Host:
         return self._with_forward(self.tree.nearest(self._own_frames[1]))
 
     @cached_property
-    def caller(self) -> Int64:
+    def caller(self) -> Int32:
         """Number of the nearest frame outside of installed packages, or NONE; in backward the forward
         operator's."""
         frames, own = self._own_frames
@@ -214,23 +214,23 @@ class Host:
         return self._with_forward(self.tree.fill(np.where(installed[own], NONE, own)))
 
     @cached_property
-    def range(self) -> Int64:
+    def range(self) -> Int32:
         """Event of the nearest `record_function` of the user's own, or NONE."""
         marked = (self.events.category == Category.USER_ANNOTATION) & (self.tree.depth >= 0)
         own = marked & ~match(self.events, marks.NOT_OWN_RANGE)
         return self.tree.nearest_of(own)
 
     @cached_property
-    def module(self) -> Int64:
+    def module(self) -> Int32:
         """Event of the nearest `nn.Module: X`, or NONE; in backward the forward operator's."""
         return self._with_forward(self.tree.nearest_of(match(self.events, marks.MODULE)))
 
     @cached_property
-    def forward(self) -> Int64:
+    def forward(self) -> Int32:
         """Forward operator that created the autograd node around each event, or NONE, shape (n,)."""
         events = self.events
         own = (events.category == Category.CPU_OP) & (events.sequence != NONE) & ~self.in_backward
-        found = self._with_forward(np.where(own, np.arange(len(events)), NONE))
+        found = self._with_forward(numbers_of(own))
         return np.where(self.in_backward, found, NONE)
 
     @cached_property
@@ -238,7 +238,7 @@ class Host:
         """Mask of the events that autograd's nodes ran, shape (n,)."""
         return self.backward_node != NONE
 
-    def _with_forward(self, found: Int64) -> Int64:
+    def _with_forward(self, found: Int32) -> Int32:
         """Fill `found` where it is NONE from the forward operator with the same sequence number."""
         inside, forward = np.flatnonzero(self.in_backward), self.forward_by_sequence
         lacking = inside[found[inside] == NONE]
@@ -246,7 +246,7 @@ class Host:
         found[lacking[creator != NONE]] = found[creator[creator != NONE]]
         return found
 
-    def creators(self, node: Int64, forward: Int64) -> Int64:
+    def creators(self, node: Numbers, forward: Int64) -> Int64:
         """Return which of the forward operators created each of autograd's nodes, or NONE, shape of `node`.
 
         forward: in order of sequence number. Nested operators can share a number: the last of them created
@@ -267,7 +267,7 @@ class Host:
         return forward[np.argsort(events.sequence[forward], kind="stable")]
 
     @cached_property
-    def backward_node(self) -> Int64:
+    def backward_node(self) -> Int32:
         """Event of the nearest of `backward_nodes`, or NONE."""
         node = mask_of(self.backward_nodes, len(self.events))
         return self.tree.nearest_of(node)
@@ -283,20 +283,20 @@ class Host:
         """Return the event's name; "" for NONE."""
         return "" if event == NONE else self.events.names[self.events.name[event]]
 
-    def names(self, event: Int64) -> Int64:
+    def names(self, event: Numbers) -> Int64:
         """Return the number of each event's name, NONE for NONE."""
         if not len(self.events):
-            return event
+            return event.astype(np.int64)
         return np.where(event == NONE, NONE, self.events.name[event]).astype(np.int64)
 
-    def purpose(self, table: Iterable[tuple[int, re.Pattern[str]]], otherwise: int) -> tuple[Int64, Int64]:
+    def purpose(self, table: Iterable[tuple[int, re.Pattern[str]]], otherwise: int) -> tuple[Int64, Int32]:
         """Return what each host span is for, by its name and the names of the spans around it: the lowest
         kind in the table that matches one of them, or `otherwise`; and the outermost span with a kind, or
         NONE. Shape (n,) each."""
         events = self.events
         of_name = kind_by_name(events, table, otherwise)
         if (of_name == otherwise).all():
-            return np.full(len(events), otherwise, np.int64), np.full(len(events), NONE, np.int64)
+            return np.full(len(events), otherwise, np.int64), np.full(len(events), NONE, np.int32)
         own = np.where(events.among(*HOST_CATEGORIES), of_name[events.name], otherwise)
         outermost = self.tree.outermost(own != otherwise)
         return self.tree.least(own), outermost
@@ -306,7 +306,7 @@ class Host:
         return None if place == NONE else self._own_frames[0][place]
 
     @cached_property
-    def _own_frames(self) -> tuple[list[Frame], Int64]:
+    def _own_frames(self) -> tuple[list[Frame], Int32]:
         """Return the distinct frames, and the index of the frame that each event itself names, or NONE."""
         events = self.events
         numbers: dict[Frame, int] = {}
@@ -314,7 +314,7 @@ class Host:
         def number(frame: Frame | None) -> int:
             return NONE if frame is None else numbers.setdefault(frame, len(numbers))
 
-        own = np.full(len(events), NONE, np.int64)
+        own = np.full(len(events), NONE, np.int32)
         python = events.category == Category.PYTHON_FUNCTION
         if python.any():
             of_name = np.array([number(place_frame(name)) for name in events.names], np.int64)
@@ -356,7 +356,7 @@ class Host:
             inside = (parent == NONE) | (parent == id_ - 1)
             first = frames[: np.logical_and.accumulate(follows & inside).sum()]
         started = match_some(events, PROFILER_FRAME, first).any()
-        return first if started else first[:0]
+        return first.copy() if started else first[:0].copy()  # a view would keep all frames
 
     @cached_property
     def activities(self) -> dict[int, Activity]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8
+from tb_gpudiag.arrays import NONE, Bool, Int64, Numbers, UInt8
 from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause, CauseSpans, Trigger, repaint
 from tb_gpudiag.facts.core.handover import HostTime
 from tb_gpudiag.facts.core.intervals import Intervals, Window, complement, coverage
@@ -71,9 +71,9 @@ def _build_ledger(work: Work, busy: Busy, window: Window, host: HostTime, lost: 
     def spans_of(chosen: Bool, start: Int64, end: Int64, cause: UInt8) -> CauseSpans:
         """Attribute these parts of the chosen gaps to the launches that ended them."""
         some = np.flatnonzero(chosen & (end > start))
-        event = launch[some]
+        event = launch[some].astype(np.int32)
         thread = _at(events.thread, event, event).astype(np.int32)
-        return CauseSpans(start[some], end[some], cause[some], some.astype(np.int64), event, thread)
+        return CauseSpans(start[some], end[some], cause[some], some.astype(np.int32), event, thread)
 
     in_call, issued = (np.maximum(start, called), np.minimum(returned, end)), np.maximum(start, returned)
     after = _after_launch(start, end, work.turnaround_ns)
@@ -103,8 +103,8 @@ def _build_ledger(work: Work, busy: Busy, window: Window, host: HostTime, lost: 
     blocked = np.where(trailing, 0, blocked)  # after the last work, no queue fills up again
     gaps = Gaps(start, end, trigger, ended_by, launch, blocked_in, blocked)
     drained = _drained(spans, gaps)
-    start, end, cause, gap = spans.start_ns, spans.end_ns, spans.cause, spans.gap
-    return Ledger(start, end, cause, gap, spans.event, drained, in_lost, gaps)
+    gap, event = spans.gap.astype(np.int64), spans.event.astype(np.int64)
+    return Ledger(spans.start_ns, spans.end_ns, spans.cause, gap, event, drained, in_lost, gaps)
 
 
 def _ended_by(work: Work, busy: Busy, end: Int64) -> tuple[Int64, Int64]:
@@ -124,7 +124,7 @@ def _ended_by(work: Work, busy: Busy, end: Int64) -> tuple[Int64, Int64]:
     return ended_by, _at(launch_of, ended_by, ended_by)
 
 
-def _at(column: npt.NDArray[Any], index: Int64, otherwise: Int64) -> Int64:
+def _at(column: npt.NDArray[Any], index: Numbers, otherwise: Numbers) -> Int64:
     """Return column[index], or the other value where the index is NONE."""
     found = otherwise.astype(np.int64)
     some = index != NONE

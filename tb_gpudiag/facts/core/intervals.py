@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tb_gpudiag.arrays import NONE, Bool, Int64, mask_of
+from tb_gpudiag.arrays import NONE, Bool, Int64, Numbers, mask_of
 from tb_gpudiag.frozen import dataclass
 
 
@@ -44,35 +44,35 @@ class Window:
 EMPTY = Intervals(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
-def distinct(values: Int64) -> Int64:
+def distinct(values: Numbers) -> Int64:
     """Return the different values, ascending. If most differ, np.unique is 10 times slower (NumPy 2.3)."""
     low, size = _span(values)
     if size <= _few(values):
         return np.flatnonzero(mask_of(values - low, size)) + low
-    ordered = np.sort(values, kind="stable")  # fast for values that are nearly in order
+    ordered = np.sort(values.astype(np.int64), kind="stable")  # fast for values that are nearly in order
     first = np.ones(len(ordered), np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
     return ordered[first]
 
 
-def numbered(values: Int64) -> tuple[Int64, Int64]:
+def numbered(values: Numbers) -> tuple[Int64, Int64]:
     """Return the different values, ascending, and where each value is among them. For numbers close to each
     other this needs no sort, as np.unique does."""
     low, size = _span(values)
     if size > _few(values):
-        return np.unique(values, return_inverse=True)
+        return np.unique(values.astype(np.int64), return_inverse=True)
     used = mask_of(values - low, size)
     different = np.flatnonzero(used) + low
     return different, (np.cumsum(used) - 1)[values - low]
 
 
-def _span(values: Int64) -> tuple[int, int]:
+def _span(values: Numbers) -> tuple[int, int]:
     """Return the least of the values and 0, and how many whole numbers there are from it to the greatest."""
     low = int(values.min(initial=0))
     return low, int(values.max(initial=0)) - low + 1
 
 
-def _few(values: Int64) -> int:
+def _few(values: Numbers) -> int:
     """Return up to how many whole numbers a mask of them takes less time than a sort of the values."""
     return max(4 * len(values), 1_000)
 
@@ -190,12 +190,13 @@ def expand(left: Int64, right: Int64) -> tuple[Int64, Int64]:
 
 def coverage(intervals: Intervals, start: Int64, end: Int64) -> Int64:
     """Return how much of each query [start, end) the set covers, shape of `start`."""
+    return covered_before(intervals, end) - covered_before(intervals, start)
+
+
+def covered_before(intervals: Intervals, at: Int64) -> Int64:
+    """Return how much the set covers before each of these times, shape of `at`."""
     if not len(intervals.start):
-        return np.zeros(len(start), np.int64)
-    return _measure_before(intervals, end) - _measure_before(intervals, start)
-
-
-def _measure_before(intervals: Intervals, at: Int64) -> Int64:
+        return np.zeros(len(at), np.int64)
     length = intervals.end - intervals.start
     before = np.cumsum(length) - length
     index = np.searchsorted(intervals.start, at, side="right") - 1

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tb_gpudiag.arrays import Bool, Int64, mask_of
+from tb_gpudiag.arrays import Bool, Int32, Int64, mask_of
 from tb_gpudiag.trace.events import Events
 
 
@@ -32,10 +32,10 @@ def match_some(events: Events, pattern: re.Pattern[str], some: Int64) -> Bool:
     return table[name]
 
 
-def kind_by_name(events: Events, table: Iterable[tuple[int, re.Pattern[str]]], otherwise: int) -> Int64:
+def kind_by_name(events: Events, table: Iterable[tuple[int, re.Pattern[str]]], otherwise: int) -> Int32:
     """Return the kind of each name, shape of `events.names`: the kind of the first row whose pattern matches
     the whole name, or `otherwise`."""
-    kinds = np.full(len(events.names), otherwise, np.int64)
+    kinds = np.full(len(events.names), otherwise, np.int32)
     for kind, pattern in reversed(list(table)):
         kinds[events.matcher.matches(pattern)] = kind
     return kinds

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64
-from tb_gpudiag.facts.core.intervals import coverage, union
+from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
+from tb_gpudiag.facts.core.intervals import union
 from tb_gpudiag.vocabulary.frames import own_function
 from tb_gpudiag.vocabulary.recorded import HOST_CATEGORIES, Category
 from tb_gpudiag.vocabulary.task_names import WAITS, HostTask, of_users
@@ -24,7 +24,7 @@ _AT_REST = np.array((HostTask.THREAD, HostTask.LOCK))
 """What a thread is in while others work."""
 
 
-def named_tasks(events: Events, tree: HostTree, of_libraries: Int64, trained: Bool) -> tuple[Int64, Bool]:
+def named_tasks(events: Events, tree: HostTree, of_libraries: Int32, trained: Bool) -> tuple[Int32, Bool]:
     """Return the task that each host span's own name says, or NONE, and the mask of those whose name is the
     user's own, shape (n,) each.
 
@@ -38,7 +38,7 @@ def named_tasks(events: Events, tree: HostTree, of_libraries: Int64, trained: Bo
         own = [number for number, function in zip(used, functions, strict=True) if names.fullmatch(function)]
         of_name[own], own_name[own] = kind, True
     spans = events.among(*HOST_CATEGORIES) & (tree.depth >= 0)
-    task: Int64 = np.where(spans, of_name[events.name], NONE)
+    task: Int32 = np.where(spans, of_name[events.name], NONE)
     works = tree.any_below(events.category == Category.CPU_OP)
     task[np.isin(task, np.array(WAITS)) & works] = NONE  # it does something: a process that others wait for
     evaluates = task == HostTask.EVALUATING
@@ -64,8 +64,7 @@ def waker_of(
         activity = activities[other]
         works = activity.event != NONE
         works[works] = ~np.isin(task[activity.event[works]], _AT_REST)
-        worked = coverage(during, activity.start_ns[works], activity.end_ns[works])
-        return int((end - start)[woken].sum()), int(worked.sum())
+        return int((end - start)[woken].sum()), int(activity.during(during)[works].sum())
 
     others = activities.keys() - set(events.thread[waits].tolist())
     busiest = sorted(others, key=lambda other: (-len(activities[other].event), other))[:_MOST_THREADS]

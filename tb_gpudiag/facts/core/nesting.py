@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, Numbers
 from tb_gpudiag.frozen import dataclass
 
 
@@ -18,12 +18,11 @@ class Nesting:
     Starts and ends are brackets: where two spans cross, the inner one closes first. None is empty.
     """
 
-    starts: Int64
     closes: Int64  # ends of all spans, sorted
-    depth: Int64  # 0 for an outermost span
-    parents: Int64  # the span around each, or NONE
-    opened_by: Int64  # the span that each of `closes` ends
-    last: Int64  # the first span after each that it does not enclose
+    depth: Int32  # 0 for an outermost span
+    parents: Int32  # the span around each, or NONE
+    opened_by: Int32  # the span that each of `closes` ends
+    last: Int32  # the first span after each that it does not enclose
 
 
 def nest(starts: Int64, ends: Int64) -> Nesting:
@@ -33,26 +32,26 @@ def nest(starts: Int64, ends: Int64) -> Nesting:
     by_depth = _order(depth)
     # The k-th opening of a depth is closed by the k-th closing of that depth.
     begun = np.searchsorted(starts, closes, side="left")
-    opened_by, last = np.empty(len(starts), np.int64), np.empty(len(starts), np.int64)
+    opened_by, last = np.empty(len(starts), np.int32), np.empty(len(starts), np.int32)
     opened_by[_order(begun - places - 1)] = by_depth
     last[opened_by] = begun
-    return Nesting(starts, closes, depth, _parents(depth, by_depth), opened_by, last)
+    return Nesting(closes, depth.astype(np.int32), _parents(depth, by_depth), opened_by, last)
 
 
-def _parents(depth: Int64, by_depth: Int64) -> Int64:
+def _parents(depth: Int64, by_depth: Int64) -> Int32:
     """Return the last span before each that is one level up, or NONE. Spans are in nesting order."""
     count = len(depth)
+    parents = np.empty(count, np.int32)
     if not count:
-        return depth
+        return parents
     keys = depth[by_depth] * count + by_depth
     above = by_depth[np.maximum(np.searchsorted(keys, keys - count) - 1, 0)]
-    parents = np.empty(count, np.int64)
     parents[by_depth] = above
     parents[depth == 0] = NONE
     return parents
 
 
-def _order(depth: Int64) -> Int64:
+def _order(depth: Numbers) -> Int64:
     """Sort depths, which are small: NumPy sorts 16 bits in linear time."""
     small = depth.astype(np.int16) if depth.max(initial=0) < 1 << 15 else depth
     return np.argsort(small, kind="stable")
@@ -67,7 +66,7 @@ class ThreadSegments:
     """
 
     borders_ns: Int64
-    innermost: Int64
+    innermost: Int32
     of_thread: Int64
 
 
@@ -83,18 +82,19 @@ def segments(
     # Place of each bracket in the merged order: closings before openings at the same instant.
     places = np.arange(count)
     open_at, close_at = 2 * places - nesting.depth, places + nesting.last[nesting.opened_by]
-    time, span, inner = (np.empty(2 * count, np.int64) for _ in range(3))
+    time = np.empty(2 * count, np.int64)
+    span, inner = np.empty(2 * count, np.int32), np.empty(2 * count, np.int32)
     time[open_at], time[close_at] = starts_ns, closes_ns
     span[open_at], span[close_at] = places, nesting.opened_by
     inner[open_at], inner[close_at] = places, nesting.parents[nesting.opened_by]
     on = thread[span]
     same = on[1:] == on[:-1]
-    keep = np.flatnonzero((time[1:] > time[:-1]) & same)
-    return ThreadSegments(
-        time[np.r_[True, (time[1:] > time[:-1]) | ~same]] if count else time,
-        np.where(inner[keep] == NONE, NONE, events[inner[keep]]) if count else inner,
-        np.bincount(on[keep], minlength=threads),
-    )
+    longer = time[1:] > time[:-1]
+    innermost = inner[:-1][longer & same]
+    if count:
+        innermost = np.where(innermost == NONE, np.int32(NONE), events.astype(np.int32)[innermost])
+        time = time[np.r_[True, longer | ~same]]
+    return ThreadSegments(time, innermost, np.bincount(on[:-1][longer & same], minlength=threads))
 
 
 class Descent:
@@ -105,10 +105,10 @@ class Descent:
     NONE, shape (n,).
     """
 
-    def __init__(self, spans: Int64, depth: Int64, parent: Int64) -> None:
+    def __init__(self, spans: Int64, depth: Numbers, parent: Numbers) -> None:
         self._spans, self._depth, self._parent = spans, depth, parent
 
-    def nearest(self, found: Int64) -> None:
+    def nearest(self, found: Numbers) -> None:
         """Replace NONE by the value of the nearest span around it."""
         for here in self._by_depth:
             here = here[found[here] == NONE]
@@ -119,7 +119,7 @@ class Descent:
         for here in self._by_depth:
             found[here] |= found[self._parent[here]]
 
-    def outermost(self, found: Int64) -> None:
+    def outermost(self, found: Numbers) -> None:
         """Replace every value by that of the outermost span around it with one."""
         for here in self._by_depth:
             above = found[self._parent[here]]

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Int64, summed
+from tb_gpudiag.arrays import NONE, Int64, Numbers, summed
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import numbered
 from tb_gpudiag.facts.core.matching import match
@@ -26,7 +26,7 @@ class PlaceTime(NamedTuple):
     time_ns: int
 
 
-def by_operator(host: Host, event: Int64, weight_ns: Int64) -> list[tuple[str, int]]:
+def by_operator(host: Host, event: Numbers, weight_ns: Int64) -> list[tuple[str, int]]:
     """Add up time by the operator that the events are in, wherever it is called, the longest time first.
     Shapes as for by_place."""
     operator = np.where(event != NONE, host.operator[event], NONE)
@@ -38,7 +38,7 @@ def by_operator(host: Host, event: Int64, weight_ns: Int64) -> list[tuple[str, i
 
 
 def by_place(
-    host: Host, event: Int64, weight_ns: Int64, *, by_operator: bool = False, most: int
+    host: Host, event: Numbers, weight_ns: Int64, *, by_operator: bool = False, most: int
 ) -> list[PlaceTime]:
     """Add up time by place; return at most `most` places, the longest time first.
 
@@ -87,7 +87,7 @@ def _only(host: Host, name: Int64) -> str:
     return host.events.names[int(name[0])] if same else ""
 
 
-def _caller(host: Host, event: Int64, weight_ns: Int64) -> Frame | None:
+def _caller(host: Host, event: Numbers, weight_ns: Int64) -> Frame | None:
     """Return the caller of most of the time, if it is not the place itself."""
     callers, member = numbered(host.caller[event])
     most = int(callers[np.bincount(member, weights=weight_ns).argmax()])

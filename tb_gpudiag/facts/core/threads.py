@@ -20,7 +20,7 @@ from functools import cached_property
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
-from tb_gpudiag.facts.core.intervals import distinct
+from tb_gpudiag.facts.core.intervals import Intervals, covered_before, distinct
 from tb_gpudiag.facts.core.nesting import Descent, nest, segments
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events
@@ -53,7 +53,7 @@ class Activity:
     """One thread as segments in order of time, each with its innermost span. Shape (s,) each."""
 
     borders_ns: Int64  # where each segment begins, and where the last one ends, shape (s + 1,)
-    event: Int64  # the innermost event, or NONE between outermost spans
+    event: Int32  # the innermost event, or NONE between outermost spans
 
     @property
     def start_ns(self) -> Int64:
@@ -63,8 +63,12 @@ class Activity:
     def end_ns(self) -> Int64:
         return self.borders_ns[1:]
 
+    def during(self, time: Intervals) -> Int64:
+        """Return how much of each segment these intervals cover."""
+        return np.diff(covered_before(time, self.borders_ns))
 
-NOTHING = Activity(np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+NOTHING = Activity(np.zeros(0, np.int64), np.zeros(0, np.int32))
 """Activity of a thread without spans that have a duration."""
 
 
@@ -96,12 +100,11 @@ class HostTree:
         n = len(events)
         self.start_ns = _within_operators(events, _entered(events))
         self.spans = _in_nesting_order(events, self.start_ns, _host_spans(events))
-        starts, ends, axis = _on_one_axis(events, self.start_ns, self.spans)
+        starts, ends, self._axis = _on_one_axis(events, self.start_ns, self.spans)
         self._nesting = nesting = nest(starts, ends)
-        self._closes_ns = axis.times(nesting.closes)
         self.depth: Int32 = np.full(n, NONE, np.int32)
         self.depth[self.spans] = nesting.depth
-        self.parent: Int64 = np.full(n, NONE, np.int64)
+        self.parent: Int32 = np.full(n, NONE, np.int32)
         around = self.spans[nesting.parents] if len(self.spans) else self.spans
         around[nesting.parents == NONE] = NONE
         self.parent[self.spans] = around
@@ -111,7 +114,7 @@ class HostTree:
     def end_ns(self) -> Int64:
         """When each host span is left, shape (n,): not after the span around it. NONE for other events."""
         end: Int64 = np.full(len(self.depth), NONE, np.int64)
-        end[self.spans[self._nesting.opened_by]] = self._closes_ns
+        end[self.spans[self._nesting.opened_by]] = self._axis.times(self._nesting.closes)
         return end
 
     @cached_property
@@ -127,7 +130,8 @@ class HostTree:
         thread = self.events.thread[self.spans]
         starts_ns = self.start_ns[self.spans]
         threads = len(self.events.threads)
-        cut = segments(self._nesting, starts_ns, self._closes_ns, self.spans, thread, threads)
+        closes_ns = self._axis.times(self._nesting.closes)
+        cut = segments(self._nesting, starts_ns, closes_ns, self.spans, thread, threads)
         found: dict[int, Activity] = {}
         low = 0
         for one in np.flatnonzero(cut.of_thread).tolist():
@@ -161,25 +165,23 @@ class HostTree:
             self._descent.inside(found)
         return found
 
-    def nearest_of(self, chosen: Bool) -> Int64:
+    def nearest_of(self, chosen: Bool) -> Int32:
         """Return the nearest chosen one among each event and its ancestors, or NONE, shape (n,)."""
-        found = _numbers_of(chosen)
-        self._descent.nearest(found)
-        return found
+        return self.fill(numbers_of(chosen))
 
-    def nearest(self, own: Int64) -> Int64:
+    def nearest(self, own: Int32) -> Int32:
         """Return each event's own value or, where it is NONE, the value of the nearest ancestor that has one,
         shape (n,)."""
         return self.fill(own.copy())
 
-    def fill(self, own: Int64) -> Int64:
+    def fill(self, own: Int32) -> Int32:
         """Fill in the values of `own` that are NONE, as `nearest` does, in place."""
         self._descent.nearest(own)
         return own
 
-    def outermost(self, chosen: Bool) -> Int64:
+    def outermost(self, chosen: Bool) -> Int32:
         """Return the outermost chosen one among each event and its ancestors, or NONE, shape (n,)."""
-        found = _numbers_of(chosen & (self.depth >= 0))
+        found = numbers_of(chosen & (self.depth >= 0))
         self._descent.outermost(found)
         return found
 
@@ -239,9 +241,9 @@ class ThreadAxis:
         return times
 
 
-def _numbers_of(chosen: Bool) -> Int64:
+def numbers_of(chosen: Bool) -> Int32:
     """Return the number of each chosen event; NONE for the others."""
-    found = np.full(len(chosen), NONE, np.int64)
+    found = np.full(len(chosen), NONE, np.int32)
     some = np.flatnonzero(chosen)
     found[some] = some
     return found

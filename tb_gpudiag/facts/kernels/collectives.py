@@ -209,7 +209,7 @@ def collective_launches(host: Host, kernel: Int64, launch: Int64) -> CollectiveL
 
 
 def _callers(host: Host, launch: Int64) -> list[str]:
-    own = np.full(len(host.events), NONE, np.int64)
+    own = np.full(len(host.events), NONE, np.int32)
     for number, (_, pattern) in enumerate(CALLERS):
         own[(own == NONE) & match(host.events, pattern)] = number
     found = np.where(launch == NONE, NONE, host.tree.nearest(own)[launch])

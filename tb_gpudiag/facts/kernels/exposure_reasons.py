@@ -213,7 +213,7 @@ def _added_ns(host: Host) -> Int64:
 
 def _not_prefetched(host: Host, seen: SeenCollectives) -> Bool:
     """Mask of FSDP's all-gathers that it launched for the unit that runs next."""
-    own = np.full(len(host.events), NONE, np.int64)
+    own = np.full(len(host.events), NONE, np.int32)
     own[match(host.events, NEEDED_NOW)] = 1
     own[match(host.events, PREFETCHED)] = 0
     around = host.tree.nearest(own)

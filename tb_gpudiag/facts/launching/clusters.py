@@ -9,7 +9,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int64, Numbers
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, Window, coverage, distinct, expand, union
 from tb_gpudiag.facts.core.launches import Work
@@ -141,7 +141,7 @@ def _kind(mark: str, period: int) -> ClusterKind:
 
 
 def _repetitions(
-    turns: Int64, operator: Int64, excluded: Int64, least_turns: int
+    turns: Int64, operator: Numbers, excluded: Int64, least_turns: int
 ) -> tuple[Int64, Int64, Int64]:
     """Find runs of launches that repeat: (start, stop, period), the shortest period first.
 

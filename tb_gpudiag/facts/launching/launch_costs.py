@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, UInt8, summed
+from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, Numbers, UInt8, summed
 from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause, CauseSpans
 from tb_gpudiag.facts.core.handover import HostTime
 from tb_gpudiag.facts.core.host import UNDECIDED, Host
@@ -158,14 +158,14 @@ def _on_the_way(
     return dispatch_ns, python_ns
 
 
-def _timeline(host_time: HostTime, spans: CauseSpans, thread: int) -> tuple[Int64, Int64, Int64, UInt8]:
+def _timeline(host_time: HostTime, spans: CauseSpans, thread: int) -> tuple[Int64, Int64, Numbers, UInt8]:
     """Return a thread's (start, end, innermost event, cause) in order; nothing if its spans are 0 ns long.
 
     On the main thread, waits for other threads are removed. On the others such waits are unknown.
     """
     if thread == host_time.main:
-        own = spans.take(spans.thread == thread)
-        return own.start_ns, own.end_ns, own.event, own.cause
+        own = spans.thread == thread
+        return spans.start_ns[own], spans.end_ns[own], spans.event[own], spans.cause[own]
     host = host_time.host
     activity = host.activities.get(thread, NOTHING)
     cause = np.full(len(activity.event), UNDECIDED, np.uint8)
@@ -248,7 +248,7 @@ def hotspots(costs: LaunchCosts, host: Host, kind: HotspotKind) -> list[Hotspot]
     ]
 
 
-def _groups(events: Events, costs: LaunchCosts, host: Host, kind: HotspotKind) -> Int64:
+def _groups(events: Events, costs: LaunchCosts, host: Host, kind: HotspotKind) -> Numbers:
     """Return a number for each launch's group: a name's index, or for lines the frame's."""
     if kind == "kernel":
         return events.name[costs.work].astype(np.int64)

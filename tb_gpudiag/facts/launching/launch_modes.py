@@ -8,7 +8,7 @@ import re
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int64, Numbers
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, Window, clip, coverage, distinct, union
 from tb_gpudiag.facts.core.launches import Work
@@ -191,7 +191,7 @@ def allocator_calls(host: Host, window: Window) -> AllocatorCalls:
     )
 
 
-def _retries(frees: Bool, operator: Int64) -> int:
+def _retries(frees: Bool, operator: Numbers) -> int:
     """frees: which calls free, the others allocate; operator: that each is in, or NONE. In time order."""
     if not len(frees):
         return 0

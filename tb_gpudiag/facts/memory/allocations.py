@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, UInt8, stable_order
+from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, Numbers, UInt8, stable_order
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.memory.curve import Curve
@@ -39,7 +39,7 @@ class MemoryContext:
     def __init__(self, memory: MemoryEvents, host: Host, around: Int64, phase: UInt8) -> None:
         self.memory, self.host, self.around, self.phase = memory, host, around, phase
 
-    def _of(self, per_event: Int64) -> Int64:
+    def _of(self, per_event: Numbers) -> Int64:
         around = self.around
         if not len(per_event):
             return around

@@ -140,7 +140,7 @@ class Containers:
         beside = self._adds[np.isin(self._users[self._adds], caller)]
         return [self._key(i)[0] for i in beside.tolist()].count(self._key(calls[0])[0]) > len(calls)
 
-    def _users_outside(self, inner: Int64) -> Int64:
+    def _users_outside(self, inner: Int32) -> Int64:
         """Return the user's nearest function around each of these functions, or NONE."""
         outer = np.where(inner == NONE, NONE, self._host.tree.parent[inner])
         return np.where(outer == NONE, NONE, self._users[outer])
@@ -171,13 +171,13 @@ class Containers:
         return match(events, ANY_FRAME) & (events.category == Category.PYTHON_FUNCTION)
 
     @cached_property
-    def _caller(self) -> Int64:
+    def _caller(self) -> Int32:
         """Event of the nearest Python function around each event, or NONE. Torch's that registers a hook or
         adds a module is not around itself."""
         return self._host.tree.nearest_of(self._functions & ~match(self._host.events, TORCH_CALLS))
 
     @cached_property
-    def _users(self) -> Int64:
+    def _users(self) -> Int32:
         """Event of the user's nearest function around each event, or NONE."""
         events, own = self._host.events, np.zeros(len(self._host.events), np.bool_)
         functions = np.flatnonzero(self._functions)

@@ -69,7 +69,7 @@ def phase_of_spans(host: Host, transfers: Transfers) -> UInt8:
     operator = events.category == Category.CPU_OP
     python = events.category == Category.PYTHON_FUNCTION
     mark = events.category == Category.USER_ANNOTATION
-    own = np.full(len(events), NONE, np.int64)
+    own = np.full(len(events), NONE, np.int32)
     numbered = operator & (events.sequence != NONE)
     node = (operator & match(events, operators.BACKWARD_NODE)) | (numbered & (events.forward_thread > 0))
     own[node | host.engine_wait] = Phase.BACKWARD

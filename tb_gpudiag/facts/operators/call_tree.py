@@ -163,7 +163,7 @@ def _calls(host: Host) -> HostCalls:
     end_ns = np.r_[tree.end_ns[nested], events.start_ns[instant]]
     order = np.lexsort((np.arange(len(event)), start_ns, events.thread[event])) if len(instant) else None
     repeat = np.flatnonzero(repeats)
-    more = (repeat, kept[repeat])
+    more = (repeat, kept[repeat].astype(np.int64))
     if order is None:
         return HostCalls(event, place[above], depth, start_ns, end_ns, *more)
     place[event[order]] = np.arange(len(event))

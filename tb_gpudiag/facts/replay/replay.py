@@ -110,8 +110,8 @@ class Replay:
         self._work = work
         self._communication = communication
         self._marks = np.r_[steps.start_ns, steps.end_ns[-1:]]
-        self._calls: Calls = calls_of(work, blocking, full_queue, self._marks)
-        self._streams: Streams = streams_of(work, self._calls)
+        self.calls: Calls = calls_of(work, blocking, full_queue, self._marks)
+        self._streams: Streams = streams_of(work, self.calls)
 
     @property
     def measured(self) -> Replayed:
@@ -133,14 +133,14 @@ class Replay:
         """Difference between the predicted and the recorded length of each part, added up, as a share of the
         step window."""
         begun, ends = simulate(
-            self._calls,
+            self.calls,
             self._held_out.streams,
-            self._calls.between_ns,
-            self._calls.inside_ns,
-            self._calls.target,
+            self.calls.between_ns,
+            self.calls.inside_ns,
+            self.calls.target,
         )
         predicted = self._progress(begun, ends)
-        recorded = self._progress(self._calls.start_ns, self._work.end_ns)
+        recorded = self._progress(self.calls.start_ns, self._work.end_ns)
         off_ns = np.abs(np.diff(predicted) - np.diff(recorded)).sum()
         return float(off_ns) / self._window.duration_ns if self._window.duration_ns else 0.0
 
@@ -166,19 +166,19 @@ class Replay:
     @cached_property
     def _part(self) -> Int64:
         """Number of the part in which each work was launched, or NONE."""
-        borders, launched = self._borders, self._calls.start_ns[self._streams.call]
+        borders, launched = self._borders, self.calls.start_ns[self._streams.call]
         inside = (launched >= borders[0]) & (launched < borders[-1])
         return np.where(inside, np.searchsorted(borders[1:-1], launched, side="right"), NONE)
 
     @cached_property
     def _held_out(self) -> HeldOut:
         work, streams = self._work, self._streams
-        return hold_out(work, self._communication, self._calls, streams, self._part)
+        return hold_out(work, self._communication, self.calls, streams, self._part)
 
     def _progress(self, begun: Int64, ends: Int64) -> Int64:
         """Return when host and GPU were done with what the recording launched before each border, shape
         (parts + 1,). begun: of each call; ends: of each work."""
-        at = np.searchsorted(self._calls.start_ns, self._borders)
+        at = np.searchsorted(self.calls.start_ns, self._borders)
         on_host = begun[np.minimum(at, len(begun) - 1)]
         return np.r_[on_host[0], np.maximum(on_host, self._done(ends, at))[1:]]
 
@@ -189,17 +189,12 @@ class Replay:
         done = np.r_[NEVER, np.maximum.accumulate(ends[by_call])]
         return done[np.searchsorted(self._streams.call[by_call], at)]
 
-    @property
-    def calls(self) -> Calls:
-        """The line of calls that the host makes."""
-        return self._calls
-
     def run(self, *changes: Removal, sooner: tuple[Int64, Int64] | None = None) -> Replayed:
         """Return the step times after these changes together.
 
         sooner: between_ns and inside_ns instead of those of `calls`.
         """
-        calls = self._calls
+        calls = self.calls
         between, inside = between_ns, inside_ns = sooner or (calls.between_ns, calls.inside_ns)
         target = calls.target
         host = self._on_host(changes)
@@ -271,13 +266,9 @@ class Replay:
         first_ns = min(int(self._marks[0]), self._window.start_ns)
         return clip(merged(EMPTY, *(change.host for change in changes)), first_ns, self._window.end_ns)
 
-    def _clipped(self, start: Int64, end: Int64) -> Intervals:
-        """Return what these stretches cover of the window."""
-        return clip(union(start, end), self._window.start_ns, self._window.end_ns)
-
     def _inside(self, start: Int64, end: Int64) -> int:
         """Return how much of the window these stretches cover together."""
-        return self._clipped(start, end).total
+        return clip(union(start, end), self._window.start_ns, self._window.end_ns).total
 
 
 def _less(host_ns: Int64, recorded_ns: Int64, removed_ns: Int64) -> Int64:

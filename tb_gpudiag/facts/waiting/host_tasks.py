@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64, mask_of
+from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, Numbers, mask_of
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.threads import HostTree
@@ -35,13 +35,13 @@ class HostTasks:
     call: the task's outermost span, or NONE.
     """
 
-    kind: Int64
-    call: Int64
+    kind: Int32
+    call: Int32
     _tree: HostTree
 
-    def of(self, event: Int64) -> Int64:
+    def of(self, event: Numbers) -> Int64:
         """Return the task of each event, or NONE, shape of `event`, which may be NONE."""
-        return np.where(event == NONE, NONE, self.kind[event])
+        return np.where(event == NONE, NONE, self.kind[event]).astype(np.int64)
 
     def caller(self, event: Int64) -> Int64:
         """Return the span that called the task of each event, or NONE, shape of `event`."""

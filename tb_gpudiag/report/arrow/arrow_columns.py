@@ -117,7 +117,7 @@ class Names:
     def _of(self, name: _Numbers) -> pa.DictionaryArray:
         return coded(name, self._names)
 
-    def _around(self, event: Int64, found: Int64) -> Int64:
+    def _around(self, event: Int64, found: _Numbers) -> Int64:
         if not len(found):
             return np.full(len(event), NONE, np.int64)
         return np.where(event == NONE, NONE, found[event])

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64, summed
+from tb_gpudiag.arrays import NONE, Bool, Int64, Numbers, summed
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.kernels.kernels import Kernels
@@ -245,7 +245,7 @@ def _nodes(host: Host, kernels: Kernels, own: Int64) -> list[pb.GraphNode]:
     return found
 
 
-def _classes(host: Host, module: Int64) -> Int64:
+def _classes(host: Host, module: Numbers) -> Int64:
     """Return a number for the class of each module, NONE for none."""
     names, member = np.unique(host.names(module), return_inverse=True)
     known: dict[str, int] = {}

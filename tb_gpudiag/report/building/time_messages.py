@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64, summed
+from tb_gpudiag.arrays import NONE, Bool, Int32, Numbers, UInt8, summed
 from tb_gpudiag.facts.core.causes import Cause, CauseSpans
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Window, longest, numbered
@@ -158,20 +158,20 @@ def host_messages(host: Host, spans: CauseSpans) -> list[pb.HostActivity]:
     return activities
 
 
-def _kinds_and_names(host: Host, is_input: Bool, event: Int64) -> tuple[Int64, Int64]:
+def _kinds_and_names(host: Host, is_input: Bool, event: Numbers) -> tuple[UInt8, Int32]:
     """Kind of each span, and the number of the name under which it is listed; NONE where nothing was
     recorded. Shape (s,) each."""
     events = host.events
     known = event != NONE
     safe = np.maximum(event, 0)
     category = np.where(known, events.category[safe], Category.OTHER)
-    kind = np.full(len(event), _PYTHON, np.int64)
+    kind = np.full(len(event), _PYTHON, np.uint8)
     kind[category == Category.CPU_OP] = _OPERATOR
     kind[np.isin(category, CALL_CATEGORIES)] = _CALL
     kind[is_input] = _INPUT
     # Python is listed under the nearest frame of the user's own, not under the built-in that ran. Numbers of
     # frames come after those of names.
-    name = np.where(known, events.name[safe], NONE).astype(np.int64)
+    name = np.where(known, events.name[safe], NONE)
     frame = np.where(known & (kind == _PYTHON), host.place[safe], NONE)
     name = np.where(frame == NONE, name, frame + len(events.names))
     name[is_input] = NONE

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tb_gpudiag.arrays import NONE, Int64
+from tb_gpudiag.arrays import NONE, Int64, Numbers
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.links import LinkKind, Links
@@ -86,7 +86,7 @@ def _distinct(columns: list[npt.NDArray[Any]]) -> tuple[Int64, Int64]:
     return row, one.astype(np.int64)
 
 
-def _small(column: Int64) -> npt.NDArray[np.generic]:
+def _small(column: Numbers) -> npt.NDArray[np.generic]:
     """Store whole numbers in as few bytes as they need."""
     least = np.min_scalar_type(min(int(column.min(initial=0)), -1 - int(column.max(initial=0))))
     return column.astype(least)

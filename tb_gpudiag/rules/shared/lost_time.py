@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8, summed
+from tb_gpudiag.arrays import NONE, Bool, Int64, Numbers, UInt8, summed
 from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause, CauseSpans, Trigger
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, complement, expand, overlapping, union
@@ -149,7 +149,7 @@ def lost_time(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Lost:
             start_ns=spans.start_ns,
             end_ns=spans.end_ns,
             cause=spans.cause,
-            event=spans.event,
+            event=spans.event.astype(np.int64),
             drained_ns=zero,
             gap=zero,
             gap_ns=zero + window.duration_ns,
@@ -226,7 +226,7 @@ def removing(host: Intervals) -> Removable:
     return Removable(Removal(host))
 
 
-def places(host: Host, event: Int64, weight_ns: Int64, *, by_operator: bool = False) -> list[Place]:
+def places(host: Host, event: Numbers, weight_ns: Int64, *, by_operator: bool = False) -> list[Place]:
     """Map host events to places in the user's code, sorted by time, most first."""
     found = by_place(host, event, weight_ns, by_operator=by_operator, most=MOST_PLACES)
     return [

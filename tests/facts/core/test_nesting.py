@@ -88,7 +88,7 @@ def test_values_pass_to_the_spans_inside(
     spans: list[tuple[int, ...]], unit_ns: int, values: list[int]
 ) -> None:
     tree = HostTree(events_of(spans, unit_ns))
-    own = np.array(values[: len(tree.parent)], np.int64)
+    own = np.array(values[: len(tree.parent)], np.int32)
     above = [[values[e] for e in around(tree.parent.tolist(), event)] for event in range(len(own))]
     assert tree.nearest(own).tolist() == [next((v for v in found if v != NONE), NONE) for found in above]
     assert tree.least(own.copy()).tolist() == [min(found) for found in above]

@@ -18,8 +18,8 @@ def test_time_in_the_intervals_has_the_cause_and_the_rest_keeps_its_own(
     causes: list[Cause], stretches: list[int]
 ) -> None:
     edges = np.arange(len(causes) + 1) * 4
-    zero = np.zeros(len(causes), np.int64)
-    spans = CauseSpans(edges[:-1], edges[1:], np.array(causes, np.uint8), zero, zero, zero.astype(np.int32))
+    zero = np.zeros(len(causes), np.int32)
+    spans = CauseSpans(edges[:-1], edges[1:], np.array(causes, np.uint8), zero, zero, zero)
     borders = np.cumsum([1, *[length + 1 for length in stretches]])
     time = Intervals(borders[:-1:2][: len(borders[1::2])], borders[1::2])
     painted = repaint(spans, time, Cause.COLLECTIVE, spans.cause == Cause.PYTHON)
