@@ -21,6 +21,7 @@ from tb_gpudiag.cli.assistant_rows import (
     row_of,
     short,
     site_row,
+    table_rows,
 )
 from tb_gpudiag.errors import GpudiagError, UsageError
 from tb_gpudiag.jobs.compare.about_finding import about_finding
@@ -270,8 +271,7 @@ class Assistant:
 
     def collectives(self, trace: str, first: int = 0) -> AnswerData:
         """Return the collectives of a trace by what they are for, and why nothing computes beside them."""
-        report = self._report(trace)
-        rows = [collective_row(one) for one in report["collectives"]]
+        rows = table_rows(self._report(trace), "collectives")
         return fitted({"next": "job_collectives(trace)"}, "collectives", rows, first)
 
     def job_collectives(self, trace: str, first: int = 0) -> AnswerData:
@@ -280,7 +280,7 @@ class Assistant:
         job = found["job"]
         matched = job.get("collectives", {"worst": []})
         answer = row_of(matched, "waiting_us transfer_us")
-        rows = [{"what": "by unit", **collective_row(one)} for one in job["units"]]
+        rows = [{"what": "by unit", **row} for row in table_rows(job, "units")]
         rows += [{"what": "single", **collective_row(one)} for one in matched["worst"]]
         return fitted(answer, "collectives", rows, first)
 

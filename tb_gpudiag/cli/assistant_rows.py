@@ -90,8 +90,30 @@ def _shown(value: Any, field: str) -> Any:
     return round(value, 3) if field.endswith("share") else int(value)
 
 
+def table_rows(report: Mapping[str, Any], id: str) -> list[AnswerRow]:
+    """Return the rows of one of the report's tables, without what is not known. Times are in µs."""
+    rows = []
+    for table in report["tables"]:
+        for at in range(len(table["rows"])) if table["id"] == id else ():
+            cells = (_cell(column, at) for column in table["columns"])
+            rows.append({name: value for name, value in cells if value not in ("", None)})
+    return rows
+
+
+def _cell(column: Mapping[str, Any], at: int) -> tuple[str, Any]:
+    unit, name = column["unit"], column["id"]
+    if not unit:
+        return name, one_line(column["texts"][at], LONGEST_NAME)
+    value = column["numbers"][at]
+    if value < 0:
+        return name, None
+    if unit == "ns":
+        return f"{name}_us", rounded(value / 1000)
+    return name, int(value) if unit in ("count", "bytes") else round(value, 3)
+
+
 def collective_row(one: Mapping[str, Any]) -> AnswerRow:
-    """Return a collective of a trace or a job, or those of one unit: what there is to say of it."""
+    """Return a collective of a job, or those of one unit: what there is to say of it."""
     ranks = row_of(one, "last_rank last_in")  # of which 0 is one
     place = {"place": place_text(one["place"])} if "place" in one else {}
     return {**short(row_of(one, _OF_COLLECTIVE)), **ranks, **place}

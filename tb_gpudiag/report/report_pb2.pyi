@@ -15,15 +15,12 @@ class Report(_message.Message):
     verdict: Verdict
     findings: _containers.RepeatedCompositeFieldContainer[Finding]
     unchecked: _containers.RepeatedCompositeFieldContainer[Unchecked]
-    launch_hotspots: _containers.RepeatedCompositeFieldContainer[LaunchHotspot]
     memory: _containers.RepeatedCompositeFieldContainer[DeviceMemory]
-    host: _containers.RepeatedCompositeFieldContainer[HostActivity]
     clear: _containers.RepeatedCompositeFieldContainer[Clear]
+    launch_hotspots: _containers.RepeatedCompositeFieldContainer[LaunchHotspot]
+    tables: _containers.RepeatedCompositeFieldContainer[Table]
     plan: Plan
     inferred_steps: InferredSteps
-    sync_sites: _containers.RepeatedCompositeFieldContainer[SyncSite]
-    kernel_families: _containers.RepeatedCompositeFieldContainer[KernelFamily]
-    modules: _containers.RepeatedCompositeFieldContainer[ModuleTime]
     recording_cost: RecordingCost
     counters: _containers.RepeatedCompositeFieldContainer[Counter]
     step_time: StepTime
@@ -32,83 +29,25 @@ class Report(_message.Message):
     compile_log: CompileLog
     captured_graphs: CapturedGraphs
     serving: Serving
-    collectives: _containers.RepeatedCompositeFieldContainer[ExposedCollectives]
     hang: HangReport
     clock: ClockReport
-    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., trace: _Optional[_Union[TraceInfo, _Mapping[str, object]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping[str, object]]]] = ..., verdict: _Optional[_Union[Verdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., launch_hotspots: _Optional[_Iterable[_Union[LaunchHotspot, _Mapping[str, object]]]] = ..., memory: _Optional[_Iterable[_Union[DeviceMemory, _Mapping[str, object]]]] = ..., host: _Optional[_Iterable[_Union[HostActivity, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., plan: _Optional[_Union[Plan, _Mapping[str, object]]] = ..., inferred_steps: _Optional[_Union[InferredSteps, _Mapping[str, object]]] = ..., sync_sites: _Optional[_Iterable[_Union[SyncSite, _Mapping[str, object]]]] = ..., kernel_families: _Optional[_Iterable[_Union[KernelFamily, _Mapping[str, object]]]] = ..., modules: _Optional[_Iterable[_Union[ModuleTime, _Mapping[str, object]]]] = ..., recording_cost: _Optional[_Union[RecordingCost, _Mapping[str, object]]] = ..., counters: _Optional[_Iterable[_Union[Counter, _Mapping[str, object]]]] = ..., step_time: _Optional[_Union[StepTime, _Mapping[str, object]]] = ..., better_recording: _Optional[_Union[BetterRecording, _Mapping[str, object]]] = ..., mfu: _Optional[_Union[Mfu, _Mapping[str, object]]] = ..., compile_log: _Optional[_Union[CompileLog, _Mapping[str, object]]] = ..., captured_graphs: _Optional[_Union[CapturedGraphs, _Mapping[str, object]]] = ..., serving: _Optional[_Union[Serving, _Mapping[str, object]]] = ..., collectives: _Optional[_Iterable[_Union[ExposedCollectives, _Mapping[str, object]]]] = ..., hang: _Optional[_Union[HangReport, _Mapping[str, object]]] = ..., clock: _Optional[_Union[ClockReport, _Mapping[str, object]]] = ...) -> None: ...
+    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., trace: _Optional[_Union[TraceInfo, _Mapping[str, object]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping[str, object]]]] = ..., verdict: _Optional[_Union[Verdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., memory: _Optional[_Iterable[_Union[DeviceMemory, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., launch_hotspots: _Optional[_Iterable[_Union[LaunchHotspot, _Mapping[str, object]]]] = ..., tables: _Optional[_Iterable[_Union[Table, _Mapping[str, object]]]] = ..., plan: _Optional[_Union[Plan, _Mapping[str, object]]] = ..., inferred_steps: _Optional[_Union[InferredSteps, _Mapping[str, object]]] = ..., recording_cost: _Optional[_Union[RecordingCost, _Mapping[str, object]]] = ..., counters: _Optional[_Iterable[_Union[Counter, _Mapping[str, object]]]] = ..., step_time: _Optional[_Union[StepTime, _Mapping[str, object]]] = ..., better_recording: _Optional[_Union[BetterRecording, _Mapping[str, object]]] = ..., mfu: _Optional[_Union[Mfu, _Mapping[str, object]]] = ..., compile_log: _Optional[_Union[CompileLog, _Mapping[str, object]]] = ..., captured_graphs: _Optional[_Union[CapturedGraphs, _Mapping[str, object]]] = ..., serving: _Optional[_Union[Serving, _Mapping[str, object]]] = ..., hang: _Optional[_Union[HangReport, _Mapping[str, object]]] = ..., clock: _Optional[_Union[ClockReport, _Mapping[str, object]]] = ...) -> None: ...
 
 class CapturedGraphs(_message.Message):
     files: _containers.RepeatedScalarFieldContainer[str]
     kernels: int
     matched: int
     sentence: str
-    nodes: _containers.RepeatedCompositeFieldContainer[GraphNode]
-    def __init__(self, files: _Optional[_Iterable[str]] = ..., kernels: _Optional[int] = ..., matched: _Optional[int] = ..., sentence: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[GraphNode, _Mapping[str, object]]]] = ...) -> None: ...
-
-class GraphNode(_message.Message):
-    operator: str
-    shapes: str
-    module: str
-    place: Place
-    kernel: str
-    kernels: int
-    us: float
-    def __init__(self, operator: _Optional[str] = ..., shapes: _Optional[str] = ..., module: _Optional[str] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ..., kernel: _Optional[str] = ..., kernels: _Optional[int] = ..., us: _Optional[float] = ...) -> None: ...
+    def __init__(self, files: _Optional[_Iterable[str]] = ..., kernels: _Optional[int] = ..., matched: _Optional[int] = ..., sentence: _Optional[str] = ...) -> None: ...
 
 class Serving(_message.Message):
     server: str
     marked: bool
     sentence: str
-    kinds: _containers.RepeatedCompositeFieldContainer[EngineKind]
-    functions: _containers.RepeatedCompositeFieldContainer[EngineFunction]
-    steps: _containers.RepeatedCompositeFieldContainer[EngineStep]
+    steps: int
     waiting_us: float
     waits_for_engine: bool
-    def __init__(self, server: _Optional[str] = ..., marked: bool = ..., sentence: _Optional[str] = ..., kinds: _Optional[_Iterable[_Union[EngineKind, _Mapping[str, object]]]] = ..., functions: _Optional[_Iterable[_Union[EngineFunction, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[EngineStep, _Mapping[str, object]]]] = ..., waiting_us: _Optional[float] = ..., waits_for_engine: bool = ...) -> None: ...
-
-class EngineKind(_message.Message):
-    class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        prefill: _ClassVar[EngineKind.Kind]
-        decode: _ClassVar[EngineKind.Kind]
-        mixed: _ClassVar[EngineKind.Kind]
-        idle: _ClassVar[EngineKind.Kind]
-        forward: _ClassVar[EngineKind.Kind]
-    prefill: EngineKind.Kind
-    decode: EngineKind.Kind
-    mixed: EngineKind.Kind
-    idle: EngineKind.Kind
-    forward: EngineKind.Kind
-    kind: EngineKind.Kind
-    steps: int
-    median_us: float
-    low_us: float
-    high_us: float
-    requests: float
-    tokens: float
-    tokens_per_s: float
-    busy_share: float
-    gap_us: float
-    gap_known: bool
-    def __init__(self, kind: _Optional[_Union[EngineKind.Kind, str]] = ..., steps: _Optional[int] = ..., median_us: _Optional[float] = ..., low_us: _Optional[float] = ..., high_us: _Optional[float] = ..., requests: _Optional[float] = ..., tokens: _Optional[float] = ..., tokens_per_s: _Optional[float] = ..., busy_share: _Optional[float] = ..., gap_us: _Optional[float] = ..., gap_known: bool = ...) -> None: ...
-
-class EngineStep(_message.Message):
-    kind: EngineKind.Kind
-    name: str
-    start_us: float
-    duration_us: float
-    requests: float
-    tokens: float
-    busy_us: float
-    gap_us: float
-    gap_known: bool
-    def __init__(self, kind: _Optional[_Union[EngineKind.Kind, str]] = ..., name: _Optional[str] = ..., start_us: _Optional[float] = ..., duration_us: _Optional[float] = ..., requests: _Optional[float] = ..., tokens: _Optional[float] = ..., busy_us: _Optional[float] = ..., gap_us: _Optional[float] = ..., gap_known: bool = ...) -> None: ...
-
-class EngineFunction(_message.Message):
-    name: str
-    before_us: float
-    inside_us: float
-    share: float
-    def __init__(self, name: _Optional[str] = ..., before_us: _Optional[float] = ..., inside_us: _Optional[float] = ..., share: _Optional[float] = ...) -> None: ...
+    def __init__(self, server: _Optional[str] = ..., marked: bool = ..., sentence: _Optional[str] = ..., steps: _Optional[int] = ..., waiting_us: _Optional[float] = ..., waits_for_engine: bool = ...) -> None: ...
 
 class CompileLog(_message.Message):
     name: str
@@ -116,39 +55,7 @@ class CompileLog(_message.Message):
     entries: int
     malformed_entries: int
     notes: _containers.RepeatedScalarFieldContainer[str]
-    compilations: _containers.RepeatedCompositeFieldContainer[Compilation]
-    breaks: _containers.RepeatedCompositeFieldContainer[GraphBreak]
-    without_graphs: _containers.RepeatedCompositeFieldContainer[WithoutGraph]
-    def __init__(self, name: _Optional[str] = ..., torch: _Optional[str] = ..., entries: _Optional[int] = ..., malformed_entries: _Optional[int] = ..., notes: _Optional[_Iterable[str]] = ..., compilations: _Optional[_Iterable[_Union[Compilation, _Mapping[str, object]]]] = ..., breaks: _Optional[_Iterable[_Union[GraphBreak, _Mapping[str, object]]]] = ..., without_graphs: _Optional[_Iterable[_Union[WithoutGraph, _Mapping[str, object]]]] = ...) -> None: ...
-
-class Compilation(_message.Message):
-    id: str
-    place: Place
-    before: int
-    reasons: _containers.RepeatedScalarFieldContainer[str]
-    logged_us: float
-    misses: _containers.RepeatedScalarFieldContainer[str]
-    hits: _containers.RepeatedScalarFieldContainer[str]
-    failed: str
-    step: str
-    ranges: _containers.RepeatedCompositeFieldContainer[TimeRange]
-    def __init__(self, id: _Optional[str] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ..., before: _Optional[int] = ..., reasons: _Optional[_Iterable[str]] = ..., logged_us: _Optional[float] = ..., misses: _Optional[_Iterable[str]] = ..., hits: _Optional[_Iterable[str]] = ..., failed: _Optional[str] = ..., step: _Optional[str] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
-
-class GraphBreak(_message.Message):
-    place: Place
-    reason: str
-    compilations: int
-    runs: int
-    ranges: _containers.RepeatedCompositeFieldContainer[TimeRange]
-    def __init__(self, place: _Optional[_Union[Place, _Mapping[str, object]]] = ..., reason: _Optional[str] = ..., compilations: _Optional[int] = ..., runs: _Optional[int] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
-
-class WithoutGraph(_message.Message):
-    id: str
-    place: Place
-    reason: str
-    runs: int
-    ranges: _containers.RepeatedCompositeFieldContainer[TimeRange]
-    def __init__(self, id: _Optional[str] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ..., reason: _Optional[str] = ..., runs: _Optional[int] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., torch: _Optional[str] = ..., entries: _Optional[int] = ..., malformed_entries: _Optional[int] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class BetterRecording(_message.Message):
     sentence: str
@@ -179,9 +86,8 @@ class Mfu(_message.Message):
     step_operations: float
     recomputing_us: float
     parts: _containers.RepeatedCompositeFieldContainer[MfuPart]
-    operators: _containers.RepeatedCompositeFieldContainer[OperatorRate]
     steps: _containers.RepeatedScalarFieldContainer[float]
-    def __init__(self, missing: _Optional[_Union[Mfu.Missing, str]] = ..., sentence: _Optional[str] = ..., mfu: _Optional[float] = ..., hfu: _Optional[float] = ..., at_least: bool = ..., computes_in: _Optional[str] = ..., peak_teraflops: _Optional[float] = ..., assumed: _Optional[str] = ..., model_teraflops: _Optional[float] = ..., step_operations: _Optional[float] = ..., recomputing_us: _Optional[float] = ..., parts: _Optional[_Iterable[_Union[MfuPart, _Mapping[str, object]]]] = ..., operators: _Optional[_Iterable[_Union[OperatorRate, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[float]] = ...) -> None: ...
+    def __init__(self, missing: _Optional[_Union[Mfu.Missing, str]] = ..., sentence: _Optional[str] = ..., mfu: _Optional[float] = ..., hfu: _Optional[float] = ..., at_least: bool = ..., computes_in: _Optional[str] = ..., peak_teraflops: _Optional[float] = ..., assumed: _Optional[str] = ..., model_teraflops: _Optional[float] = ..., step_operations: _Optional[float] = ..., recomputing_us: _Optional[float] = ..., parts: _Optional[_Iterable[_Union[MfuPart, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class MfuPart(_message.Message):
     class Part(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
@@ -207,19 +113,6 @@ class MfuPart(_message.Message):
     us: float
     share: float
     def __init__(self, part: _Optional[_Union[MfuPart.Part, str]] = ..., us: _Optional[float] = ..., share: _Optional[float] = ...) -> None: ...
-
-class OperatorRate(_message.Message):
-    operator: str
-    shapes: str
-    number: str
-    calls: float
-    us: float
-    teraflops: float
-    terabytes: float
-    reached: float
-    lost_us: float
-    recomputed: float
-    def __init__(self, operator: _Optional[str] = ..., shapes: _Optional[str] = ..., number: _Optional[str] = ..., calls: _Optional[float] = ..., us: _Optional[float] = ..., teraflops: _Optional[float] = ..., terabytes: _Optional[float] = ..., reached: _Optional[float] = ..., lost_us: _Optional[float] = ..., recomputed: _Optional[float] = ...) -> None: ...
 
 class StepTime(_message.Message):
     median_us: float
@@ -616,91 +509,46 @@ class LaunchHotspot(_message.Message):
     ranges: _containers.RepeatedCompositeFieldContainer[TimeRange]
     def __init__(self, key: _Optional[str] = ..., kind: _Optional[_Union[LaunchHotspot.Kind, str]] = ..., launches: _Optional[int] = ..., host_us: _Optional[float] = ..., kernel_us: _Optional[float] = ..., empty_queue_share: _Optional[float] = ..., idle_us: _Optional[float] = ..., dispatch_us: _Optional[float] = ..., python_us: _Optional[float] = ..., idle_per_step_us: _Optional[float] = ..., full_queue_launches: _Optional[int] = ..., full_queue_us: _Optional[float] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
 
-class ExposedCollectives(_message.Message):
-    class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        unknown: _ClassVar[ExposedCollectives.Reason]
-        hidden: _ClassVar[ExposedCollectives.Reason]
-        other_rank: _ClassVar[ExposedCollectives.Reason]
-        same_stream: _ClassVar[ExposedCollectives.Reason]
-        host_behind: _ClassVar[ExposedCollectives.Reason]
-        synchronized: _ClassVar[ExposedCollectives.Reason]
-        rate_limited: _ClassVar[ExposedCollectives.Reason]
-        not_prefetched: _ClassVar[ExposedCollectives.Reason]
-        late_launch: _ClassVar[ExposedCollectives.Reason]
-        behind_collective: _ClassVar[ExposedCollectives.Reason]
-        last_bucket: _ClassVar[ExposedCollectives.Reason]
-        needed_at_once: _ClassVar[ExposedCollectives.Reason]
-        after_computing: _ClassVar[ExposedCollectives.Reason]
-        too_long: _ClassVar[ExposedCollectives.Reason]
-        waited_for: _ClassVar[ExposedCollectives.Reason]
-        reduced_again: _ClassVar[ExposedCollectives.Reason]
-    unknown: ExposedCollectives.Reason
-    hidden: ExposedCollectives.Reason
-    other_rank: ExposedCollectives.Reason
-    same_stream: ExposedCollectives.Reason
-    host_behind: ExposedCollectives.Reason
-    synchronized: ExposedCollectives.Reason
-    rate_limited: ExposedCollectives.Reason
-    not_prefetched: ExposedCollectives.Reason
-    late_launch: ExposedCollectives.Reason
-    behind_collective: ExposedCollectives.Reason
-    last_bucket: ExposedCollectives.Reason
-    needed_at_once: ExposedCollectives.Reason
-    after_computing: ExposedCollectives.Reason
-    too_long: ExposedCollectives.Reason
-    waited_for: ExposedCollectives.Reason
-    reduced_again: ExposedCollectives.Reason
-    kind: str
-    parallelism: str
+class Table(_message.Message):
+    id: str
+    title: str
+    about: str
+    columns: _containers.RepeatedCompositeFieldContainer[TableColumn]
+    rows: _containers.RepeatedCompositeFieldContainer[TableRow]
+    first: int
+    def __init__(self, id: _Optional[str] = ..., title: _Optional[str] = ..., about: _Optional[str] = ..., columns: _Optional[_Iterable[_Union[TableColumn, _Mapping[str, object]]]] = ..., rows: _Optional[_Iterable[_Union[TableRow, _Mapping[str, object]]]] = ..., first: _Optional[int] = ...) -> None: ...
+
+class TableColumn(_message.Message):
+    class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        text: _ClassVar[TableColumn.Kind]
+        code: _ClassVar[TableColumn.Kind]
+        name: _ClassVar[TableColumn.Kind]
+        number: _ClassVar[TableColumn.Kind]
+    text: TableColumn.Kind
+    code: TableColumn.Kind
+    name: TableColumn.Kind
+    number: TableColumn.Kind
+    class Shown(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        everywhere: _ClassVar[TableColumn.Shown]
+        page: _ClassVar[TableColumn.Shown]
+        data: _ClassVar[TableColumn.Shown]
+    everywhere: TableColumn.Shown
+    page: TableColumn.Shown
+    data: TableColumn.Shown
+    id: str
+    title: str
+    explanation: str
+    kind: TableColumn.Kind
     unit: str
-    why: ExposedCollectives.Reason
-    calls: int
-    bytes: float
-    us: float
-    exposed_us: float
-    late_in: str
-    ranges: _containers.RepeatedCompositeFieldContainer[TimeRange]
-    def __init__(self, kind: _Optional[str] = ..., parallelism: _Optional[str] = ..., unit: _Optional[str] = ..., why: _Optional[_Union[ExposedCollectives.Reason, str]] = ..., calls: _Optional[int] = ..., bytes: _Optional[float] = ..., us: _Optional[float] = ..., exposed_us: _Optional[float] = ..., late_in: _Optional[str] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
+    shown: TableColumn.Shown
+    texts: _containers.RepeatedScalarFieldContainer[str]
+    numbers: _containers.RepeatedScalarFieldContainer[float]
+    tips: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, id: _Optional[str] = ..., title: _Optional[str] = ..., explanation: _Optional[str] = ..., kind: _Optional[_Union[TableColumn.Kind, str]] = ..., unit: _Optional[str] = ..., shown: _Optional[_Union[TableColumn.Shown, str]] = ..., texts: _Optional[_Iterable[str]] = ..., numbers: _Optional[_Iterable[float]] = ..., tips: _Optional[_Iterable[str]] = ...) -> None: ...
 
-class KernelFamily(_message.Message):
-    class Family(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        other: _ClassVar[KernelFamily.Family]
-        gemm: _ClassVar[KernelFamily.Family]
-        convolution: _ClassVar[KernelFamily.Family]
-        attention: _ClassVar[KernelFamily.Family]
-        elementwise: _ClassVar[KernelFamily.Family]
-        reduction: _ClassVar[KernelFamily.Family]
-        normalization: _ClassVar[KernelFamily.Family]
-        softmax: _ClassVar[KernelFamily.Family]
-        copy: _ClassVar[KernelFamily.Family]
-        collective: _ClassVar[KernelFamily.Family]
-    other: KernelFamily.Family
-    gemm: KernelFamily.Family
-    convolution: KernelFamily.Family
-    attention: KernelFamily.Family
-    elementwise: KernelFamily.Family
-    reduction: KernelFamily.Family
-    normalization: KernelFamily.Family
-    softmax: KernelFamily.Family
-    copy: KernelFamily.Family
-    collective: KernelFamily.Family
-    device: int
-    family: KernelFamily.Family
-    us: float
-    share: float
-    kernels: int
-    tensor_core_us: float
+class TableRow(_message.Message):
     ranges: _containers.RepeatedCompositeFieldContainer[TimeRange]
-    def __init__(self, device: _Optional[int] = ..., family: _Optional[_Union[KernelFamily.Family, str]] = ..., us: _Optional[float] = ..., share: _Optional[float] = ..., kernels: _Optional[int] = ..., tensor_core_us: _Optional[float] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
-
-class ModuleTime(_message.Message):
-    device: int
-    module: str
-    modules: int
-    kernels: int
-    us: float
-    share: float
-    def __init__(self, device: _Optional[int] = ..., module: _Optional[str] = ..., modules: _Optional[int] = ..., kernels: _Optional[int] = ..., us: _Optional[float] = ..., share: _Optional[float] = ...) -> None: ...
+    def __init__(self, ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
 
 class DeviceMemory(_message.Message):
     device: int
@@ -825,55 +673,6 @@ class MemoryReserve(_message.Message):
     largest_free_bytes: float
     free_in_used_segments_bytes: float
     def __init__(self, unused_at_peak_bytes: _Optional[float] = ..., most_unused_bytes: _Optional[float] = ..., growths: _Optional[int] = ..., shrinks: _Optional[int] = ..., steady_growths: _Optional[int] = ..., steady_shrinks: _Optional[int] = ..., out_of_memory: _Optional[int] = ..., retries: _Optional[int] = ..., driver_us: _Optional[float] = ..., segments: _Optional[int] = ..., largest_free_bytes: _Optional[float] = ..., free_in_used_segments_bytes: _Optional[float] = ...) -> None: ...
-
-class SyncSite(_message.Message):
-    class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        copy: _ClassVar[SyncSite.Kind]
-        copy_to_host: _ClassVar[SyncSite.Kind]
-        copy_to_device: _ClassVar[SyncSite.Kind]
-        print: _ClassVar[SyncSite.Kind]
-        size: _ClassVar[SyncSite.Kind]
-        condition: _ClassVar[SyncSite.Kind]
-        item: _ClassVar[SyncSite.Kind]
-        device: _ClassVar[SyncSite.Kind]
-        event: _ClassVar[SyncSite.Kind]
-        stream: _ClassVar[SyncSite.Kind]
-        launch: _ClassVar[SyncSite.Kind]
-    copy: SyncSite.Kind
-    copy_to_host: SyncSite.Kind
-    copy_to_device: SyncSite.Kind
-    print: SyncSite.Kind
-    size: SyncSite.Kind
-    condition: SyncSite.Kind
-    item: SyncSite.Kind
-    device: SyncSite.Kind
-    event: SyncSite.Kind
-    stream: SyncSite.Kind
-    launch: SyncSite.Kind
-    kind: SyncSite.Kind
-    place: Place
-    count: int
-    held_us: float
-    refill_us: float
-    ranges: _containers.RepeatedCompositeFieldContainer[TimeRange]
-    def __init__(self, kind: _Optional[_Union[SyncSite.Kind, str]] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ..., count: _Optional[int] = ..., held_us: _Optional[float] = ..., refill_us: _Optional[float] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
-
-class HostActivity(_message.Message):
-    class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        python: _ClassVar[HostActivity.Kind]
-        input: _ClassVar[HostActivity.Kind]
-        operator: _ClassVar[HostActivity.Kind]
-        call: _ClassVar[HostActivity.Kind]
-    python: HostActivity.Kind
-    input: HostActivity.Kind
-    operator: HostActivity.Kind
-    call: HostActivity.Kind
-    kind: HostActivity.Kind
-    name: str
-    us: float
-    place: Place
-    ranges: _containers.RepeatedCompositeFieldContainer[TimeRange]
-    def __init__(self, kind: _Optional[_Union[HostActivity.Kind, str]] = ..., name: _Optional[str] = ..., us: _Optional[float] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ..., ranges: _Optional[_Iterable[_Union[TimeRange, _Mapping[str, object]]]] = ...) -> None: ...
 
 class ReportState(_message.Message):
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
@@ -1188,23 +987,9 @@ class JobReport(_message.Message):
     problems: _containers.RepeatedCompositeFieldContainer[Problem]
     steps: _containers.RepeatedCompositeFieldContainer[JobStep]
     timeline: RankTimeline
-    units: _containers.RepeatedCompositeFieldContainer[JobUnit]
+    tables: _containers.RepeatedCompositeFieldContainer[Table]
     pipeline: Pipeline
-    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., id: _Optional[str] = ..., run: _Optional[str] = ..., span: _Optional[str] = ..., world_size: _Optional[int] = ..., parallelism: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[JobRank, _Mapping[str, object]]]] = ..., missing_ranks: _Optional[_Iterable[int]] = ..., missing: _Optional[int] = ..., clocks: _Optional[_Union[Clocks, _Mapping[str, object]]] = ..., collectives: _Optional[_Union[JobCollectives, _Mapping[str, object]]] = ..., slowdown: _Optional[_Union[Slowdown, _Mapping[str, object]]] = ..., verdict: _Optional[_Union[JobVerdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., notes: _Optional[_Iterable[str]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[JobStep, _Mapping[str, object]]]] = ..., timeline: _Optional[_Union[RankTimeline, _Mapping[str, object]]] = ..., units: _Optional[_Iterable[_Union[JobUnit, _Mapping[str, object]]]] = ..., pipeline: _Optional[_Union[Pipeline, _Mapping[str, object]]] = ...) -> None: ...
-
-class JobUnit(_message.Message):
-    kind: str
-    parallelism: str
-    unit: str
-    collectives: int
-    bytes: float
-    skew_us: float
-    transfer_us: float
-    exposed_us: float
-    last_rank: int
-    last_in: int
-    why: ExposedCollectives.Reason
-    def __init__(self, kind: _Optional[str] = ..., parallelism: _Optional[str] = ..., unit: _Optional[str] = ..., collectives: _Optional[int] = ..., bytes: _Optional[float] = ..., skew_us: _Optional[float] = ..., transfer_us: _Optional[float] = ..., exposed_us: _Optional[float] = ..., last_rank: _Optional[int] = ..., last_in: _Optional[int] = ..., why: _Optional[_Union[ExposedCollectives.Reason, str]] = ...) -> None: ...
+    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., id: _Optional[str] = ..., run: _Optional[str] = ..., span: _Optional[str] = ..., world_size: _Optional[int] = ..., parallelism: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[JobRank, _Mapping[str, object]]]] = ..., missing_ranks: _Optional[_Iterable[int]] = ..., missing: _Optional[int] = ..., clocks: _Optional[_Union[Clocks, _Mapping[str, object]]] = ..., collectives: _Optional[_Union[JobCollectives, _Mapping[str, object]]] = ..., slowdown: _Optional[_Union[Slowdown, _Mapping[str, object]]] = ..., verdict: _Optional[_Union[JobVerdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., notes: _Optional[_Iterable[str]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[JobStep, _Mapping[str, object]]]] = ..., timeline: _Optional[_Union[RankTimeline, _Mapping[str, object]]] = ..., tables: _Optional[_Iterable[_Union[Table, _Mapping[str, object]]]] = ..., pipeline: _Optional[_Union[Pipeline, _Mapping[str, object]]] = ...) -> None: ...
 
 class Pipeline(_message.Message):
     schedule: str
@@ -1214,17 +999,7 @@ class Pipeline(_message.Message):
     stages_per_rank: int
     bubble_share: float
     ideal_share: float
-    ranks: _containers.RepeatedCompositeFieldContainer[PipelineStage]
-    def __init__(self, schedule: _Optional[str] = ..., named: bool = ..., stages: _Optional[int] = ..., micro_batches: _Optional[int] = ..., stages_per_rank: _Optional[int] = ..., bubble_share: _Optional[float] = ..., ideal_share: _Optional[float] = ..., ranks: _Optional[_Iterable[_Union[PipelineStage, _Mapping[str, object]]]] = ...) -> None: ...
-
-class PipelineStage(_message.Message):
-    rank: int
-    stage: int
-    computing_us: float
-    warm_up_us: float
-    between_us: float
-    drain_us: float
-    def __init__(self, rank: _Optional[int] = ..., stage: _Optional[int] = ..., computing_us: _Optional[float] = ..., warm_up_us: _Optional[float] = ..., between_us: _Optional[float] = ..., drain_us: _Optional[float] = ...) -> None: ...
+    def __init__(self, schedule: _Optional[str] = ..., named: bool = ..., stages: _Optional[int] = ..., micro_batches: _Optional[int] = ..., stages_per_rank: _Optional[int] = ..., bubble_share: _Optional[float] = ..., ideal_share: _Optional[float] = ...) -> None: ...
 
 class RankTimeline(_message.Message):
     parts: _containers.RepeatedScalarFieldContainer[str]
@@ -1296,8 +1071,7 @@ class JobCollectives(_message.Message):
     waiting_us: float
     transfer_us: float
     worst: _containers.RepeatedCompositeFieldContainer[JobCollective]
-    sizes: _containers.RepeatedCompositeFieldContainer[CollectiveSize]
-    def __init__(self, matched: _Optional[int] = ..., unmatched: _Optional[int] = ..., waiting_us: _Optional[float] = ..., transfer_us: _Optional[float] = ..., worst: _Optional[_Iterable[_Union[JobCollective, _Mapping[str, object]]]] = ..., sizes: _Optional[_Iterable[_Union[CollectiveSize, _Mapping[str, object]]]] = ...) -> None: ...
+    def __init__(self, matched: _Optional[int] = ..., unmatched: _Optional[int] = ..., waiting_us: _Optional[float] = ..., transfer_us: _Optional[float] = ..., worst: _Optional[_Iterable[_Union[JobCollective, _Mapping[str, object]]]] = ...) -> None: ...
 
 class JobCollective(_message.Message):
     class WaitingUsEntry(_message.Message):
@@ -1321,17 +1095,6 @@ class JobCollective(_message.Message):
     why_us: float
     place: Place
     def __init__(self, index: _Optional[int] = ..., group: _Optional[str] = ..., kind: _Optional[str] = ..., name: _Optional[str] = ..., annotation: _Optional[str] = ..., bytes: _Optional[float] = ..., skew_us: _Optional[float] = ..., transfer_us: _Optional[float] = ..., last_rank: _Optional[int] = ..., first_rank: _Optional[int] = ..., waiting_us: _Optional[_Mapping[str, float]] = ..., start_us: _Optional[float] = ..., end_us: _Optional[float] = ..., why: _Optional[str] = ..., why_us: _Optional[float] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ...) -> None: ...
-
-class CollectiveSize(_message.Message):
-    kind: str
-    bytes: float
-    ranks: int
-    count: int
-    transfer_us: float
-    algorithm_gb_per_s: float
-    bus_gb_per_s: float
-    slowest_gb_per_s: float
-    def __init__(self, kind: _Optional[str] = ..., bytes: _Optional[float] = ..., ranks: _Optional[int] = ..., count: _Optional[int] = ..., transfer_us: _Optional[float] = ..., algorithm_gb_per_s: _Optional[float] = ..., bus_gb_per_s: _Optional[float] = ..., slowest_gb_per_s: _Optional[float] = ...) -> None: ...
 
 class Slowdown(_message.Message):
     class ByRankEntry(_message.Message):
@@ -1819,6 +1582,27 @@ class KernelTable(_message.Message):
     def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., group: _Optional[_Union[KernelTable.Group, str]] = ..., rows: _Optional[_Iterable[_Union[KernelRow, _Mapping[str, object]]]] = ..., total_rows: _Optional[int] = ..., rest: _Optional[_Union[KernelRow, _Mapping[str, object]]] = ...) -> None: ...
 
 class KernelRow(_message.Message):
+    class Family(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        other: _ClassVar[KernelRow.Family]
+        gemm: _ClassVar[KernelRow.Family]
+        convolution: _ClassVar[KernelRow.Family]
+        attention: _ClassVar[KernelRow.Family]
+        elementwise: _ClassVar[KernelRow.Family]
+        reduction: _ClassVar[KernelRow.Family]
+        normalization: _ClassVar[KernelRow.Family]
+        softmax: _ClassVar[KernelRow.Family]
+        copy: _ClassVar[KernelRow.Family]
+        collective: _ClassVar[KernelRow.Family]
+    other: KernelRow.Family
+    gemm: KernelRow.Family
+    convolution: KernelRow.Family
+    attention: KernelRow.Family
+    elementwise: KernelRow.Family
+    reduction: KernelRow.Family
+    normalization: KernelRow.Family
+    softmax: KernelRow.Family
+    copy: KernelRow.Family
+    collective: KernelRow.Family
     class Arithmetic(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         unknown: _ClassVar[KernelRow.Arithmetic]
         tensor_cores: _ClassVar[KernelRow.Arithmetic]
@@ -1832,7 +1616,7 @@ class KernelRow(_message.Message):
     fp64: KernelRow.Arithmetic
     key: float
     name: str
-    family: KernelFamily.Family
+    family: KernelRow.Family
     arithmetic: KernelRow.Arithmetic
     operators: _containers.RepeatedScalarFieldContainer[str]
     more_operators: int
@@ -1845,7 +1629,7 @@ class KernelRow(_message.Message):
     teraflops: float
     terabytes: float
     share: float
-    def __init__(self, key: _Optional[float] = ..., name: _Optional[str] = ..., family: _Optional[_Union[KernelFamily.Family, str]] = ..., arithmetic: _Optional[_Union[KernelRow.Arithmetic, str]] = ..., operators: _Optional[_Iterable[str]] = ..., more_operators: _Optional[int] = ..., count: _Optional[float] = ..., total_us: _Optional[float] = ..., mean_us: _Optional[float] = ..., min_us: _Optional[float] = ..., max_us: _Optional[float] = ..., blocks_per_sm: _Optional[float] = ..., teraflops: _Optional[float] = ..., terabytes: _Optional[float] = ..., share: _Optional[float] = ...) -> None: ...
+    def __init__(self, key: _Optional[float] = ..., name: _Optional[str] = ..., family: _Optional[_Union[KernelRow.Family, str]] = ..., arithmetic: _Optional[_Union[KernelRow.Arithmetic, str]] = ..., operators: _Optional[_Iterable[str]] = ..., more_operators: _Optional[int] = ..., count: _Optional[float] = ..., total_us: _Optional[float] = ..., mean_us: _Optional[float] = ..., min_us: _Optional[float] = ..., max_us: _Optional[float] = ..., blocks_per_sm: _Optional[float] = ..., teraflops: _Optional[float] = ..., terabytes: _Optional[float] = ..., share: _Optional[float] = ...) -> None: ...
 
 class CallDetails(_message.Message):
     state: ReportState.State
@@ -1939,13 +1723,13 @@ class RooflinePoint(_message.Message):
     operator: str
     shapes: str
     number: str
-    family: KernelFamily.Family
+    family: KernelRow.Family
     calls: float
     us: float
     operations: float
     bytes: float
     reached: float
-    def __init__(self, operator: _Optional[str] = ..., shapes: _Optional[str] = ..., number: _Optional[str] = ..., family: _Optional[_Union[KernelFamily.Family, str]] = ..., calls: _Optional[float] = ..., us: _Optional[float] = ..., operations: _Optional[float] = ..., bytes: _Optional[float] = ..., reached: _Optional[float] = ...) -> None: ...
+    def __init__(self, operator: _Optional[str] = ..., shapes: _Optional[str] = ..., number: _Optional[str] = ..., family: _Optional[_Union[KernelRow.Family, str]] = ..., calls: _Optional[float] = ..., us: _Optional[float] = ..., operations: _Optional[float] = ..., bytes: _Optional[float] = ..., reached: _Optional[float] = ...) -> None: ...
 
 class MemoryState(_message.Message):
     state: ReportState.State

@@ -65,7 +65,7 @@ def record_of(report: pb.Report, steps: Sequence[pb.Step]) -> bytes:
     )
     if report.HasField("mfu"):
         record.mfu.CopyFrom(report.mfu)
-        del record.mfu.operators[:], record.mfu.steps[:]
+        del record.mfu.steps[:]
     for device in record.devices:
         del device.step_accounts[:]
     for finding in record.findings:

@@ -4,8 +4,9 @@ report and the page. They are in terms.md, with what each table is about."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.collective_kinds import DDP
@@ -85,6 +86,36 @@ HANG_STATES = TABLES["HANG_STATES"]
 CLOCK_PHASES = TABLES["CLOCK_PHASES"]
 MEMORY_FIGURES = TABLES["MEMORY_FIGURES"]
 COLUMNS = TABLES["COLUMNS"]
+
+
+class ColumnWords(NamedTuple):
+    """A column of a table of reports. kind, shown: see tables.md."""
+
+    id: str
+    title: str
+    kind: str
+    shown: str
+    explanation: str
+
+
+class TableWords(NamedTuple):
+    """A table of reports. about: what its rows have in common."""
+
+    title: str
+    about: str
+    columns: tuple[ColumnWords, ...]
+
+
+@cache
+def report_tables() -> dict[str, TableWords]:
+    text = Path(__file__).with_name("tables.md").read_text(encoding="utf-8")
+    found = {}
+    for section in text.split("\n## ")[1:]:
+        heading, about, _, _, *rows = filter(None, section.split("\n"))
+        id, _, title = heading.partition(": ")
+        cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
+        found[id] = TableWords(title, about, tuple(ColumnWords(*row) for row in cells))
+    return found
 
 
 def collective(name: str) -> Term:

@@ -1,6 +1,7 @@
 // The timeline, and the table rows that are shown on it.
 
 import { describe, expect, it } from "vitest";
+import { tableOf } from "../../frontend/src/base/tables";
 import { aired, AROUND_US } from "../../frontend/src/base/viewport";
 import type { Report, StepAccount, TimeRange, Timeline } from "../../frontend/src/wire/report";
 import { tabFrame } from "./browser";
@@ -196,6 +197,8 @@ describe("a row", () => {
     readonly rows: readonly Row[];
   }
 
+  const firstOf = (id: string) => (report: Report) => tableOf(report, id)?.rows[0]?.ranges;
+
   const PAGES: readonly Rows[] = [
     {
       run: RUN,
@@ -221,7 +224,7 @@ describe("a row", () => {
         {
           what: "host activity",
           at: "section:has(h2:text('host')) tr.gd-linked",
-          ranges: ({ host }) => host[0]?.ranges,
+          ranges: firstOf("host"),
         },
       ],
     },
@@ -232,7 +235,7 @@ describe("a row", () => {
         {
           what: "kernel family",
           at: "section:has(h2:text('kernel family')) tr.gd-linked",
-          ranges: ({ kernel_families: families }) => families[0]?.ranges,
+          ranges: firstOf("kernel_families"),
         },
       ],
     },
@@ -242,8 +245,8 @@ describe("a row", () => {
       rows: [
         {
           what: "wait",
-          at: ".gd-syncs tr.gd-linked",
-          ranges: ({ sync_sites: sites }) => sites[0]?.ranges,
+          at: "section:has(h2:text('Synchronizations')) tr.gd-linked",
+          ranges: firstOf("synchronizations"),
         },
       ],
     },

@@ -62,7 +62,10 @@ def bare(text: str) -> bool:
 def bare_texts(value: Any, field: str = "") -> Iterator[tuple[str, str]]:
     """The texts with a bare marker that are no names."""
     if isinstance(value, dict):
+        cells_are_names = "texts" in value and value["kind"] in ("code", "name")
         for key, one in value.items():
+            if key == "texts" and cells_are_names:
+                continue
             if bare(key):
                 yield field, key
             yield from bare_texts(one, key)

@@ -257,7 +257,7 @@ def test_a_job_that_hangs(tmp_path: Path, in_process: None) -> None:
 def test_collectives_say_why_they_are_exposed(assistant: Assistant) -> None:
     traces = [row["trace"] for row in assistant.list_runs()["traces"] if row["run"] == "job"]
     for row in assistant.collectives(traces[0])["collectives"]:
-        assert row["us"] >= row.get("exposed_us", 0)
+        assert row["time_us"] >= row.get("exposed_us", 0)
         assert row["why"]
     found = assistant.job_collectives(traces[0])
     assert found["transfer_us"] > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,6 +27,28 @@ def report_at(written: Path, folder: Path) -> pb.Report:
     """Report of one trace file below the folder."""
     (file,) = (file for file in find_traces(str(folder)).files if file.path == str(written))
     return build_report(Facts(read_trace(file.path)), file)
+
+
+def rows_of(report: pb.Report, id: str) -> list[dict[str, str | float]]:
+    """Rows of one of the report's tables: column -> value, without what is not known. Times are in µs."""
+    for table in report.tables:
+        if table.id == id:
+            return [dict(_cells(table, at)) for at in range(len(table.rows))]
+    return []
+
+
+def _cells(table: pb.Table, at: int) -> Iterator[tuple[str, str | float]]:
+    for column in table.columns:
+        if not column.unit:
+            yield column.id, column.texts[at]
+        elif column.numbers[at] >= 0:
+            yield column.id, column.numbers[at] / (1e3 if column.unit == "ns" else 1)
+
+
+def ranges_of(report: pb.Report, id: str, at: int = 0) -> list[tuple[float, float, int]]:
+    """Where a row of a table is on the timeline: start and end in µs, and the device."""
+    table = next(table for table in report.tables if table.id == id)
+    return [(found.start_us, found.end_us, found.device) for found in table.rows[at].ranges]
 
 
 def slow_loader(

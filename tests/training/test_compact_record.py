@@ -31,11 +31,11 @@ def test_figures_are_shares_of_the_step_window_and_add_up() -> None:
 
 
 def test_a_record_and_the_figures_have_the_mfu() -> None:
-    report = pb.Report(mfu=pb.Mfu(mfu=0.4, parts=[pb.MfuPart(us=1)], operators=[pb.OperatorRate(calls=1)]))
+    report = pb.Report(mfu=pb.Mfu(mfu=0.4, parts=[pb.MfuPart(us=1)]), tables=[pb.Table(id="operator_rates")])
     assert figures_of(report) == {"gpudiag/mfu": 0.4}
     record = pb.Report.FromString(record_of(report, []))
     assert record.mfu.mfu == 0.4
-    assert not record.mfu.operators
+    assert not record.tables
 
 
 def test_the_memory_floor_is_the_last_one_that_is_steady() -> None:

@@ -15,7 +15,7 @@ from tb_gpudiag.facts.stepping.inferred import StepEvidence
 from tb_gpudiag.facts.waiting.sync_sites import SyncKind
 from tb_gpudiag.jobs.compare.comparison import MEMORY_FIGURES
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.building.time_messages import KINDS as HOST_KINDS
+from tb_gpudiag.report.building.time_tables import KINDS as HOST_KINDS
 from tb_gpudiag.report.slices.timeline_lanes import COLLECTIVE_KIND
 from tb_gpudiag.rules.shared.growth import FloorState
 from tb_gpudiag.rules.shared.lost_time import WindowParts
@@ -60,10 +60,8 @@ WIRE: dict[str, set[str]] = {
     "causes": set(pb.CauseTime.Cause.keys()) - {"other", *vocabulary.WORK_PARTS},
     "triggers": set(pb.TriggerTime.Trigger.keys()),
     "limiters": set(pb.Verdict.Limiter.keys()),
-    "families": set(pb.KernelFamily.Family.keys()),
+    "families": set(pb.KernelRow.Family.keys()),
     "memory kinds": set(pb.MemoryKind.Kind.keys()),
-    "sync kinds": set(pb.SyncSite.Kind.keys()),
-    "host kinds": set(pb.HostActivity.Kind.keys()),
     "step signs": set(pb.InferredSteps.Sign.keys()),
     "file kinds": set(pb.TraceInfo.Kind.keys()) - {"job"},
 }

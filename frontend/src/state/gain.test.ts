@@ -66,9 +66,7 @@ describe("the gain of a fix", () => {
       high_per_step_us: 620_000,
     });
     const gain = gainOf(most);
-    expect(plain(`${gain?.before} → ${gain?.after}`)).toBe(
-      "1.21 s → 0.727 s (80% range 0.591 to 0.756 s)",
-    );
+    expect(plain(`${gain?.before} → ${gain?.after}`)).toBe("1.21 s → 0.727 s (80% range 0.591 to 0.756 s)");
     const short = saving({ high_us: 620_000, high_share: 0.512, high_per_step_us: 620_000 });
     expect(plain(savedShort(finding({ saving: short })))).toBe("saves at most 0.620 s per step");
     const certain = saving({ low_us: 977, high_us: 977, high_share: 0.02, high_per_step_us: 977 });

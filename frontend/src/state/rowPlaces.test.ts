@@ -1,8 +1,15 @@
 import { expect, it } from "vitest";
+import { table } from "../base/tables.testdata";
 import type { Report, TimeRange } from "../wire/report";
 import { rowPlaces } from "./rowPlaces";
 
 const range = (start_us: number): TimeRange => ({ start_us, end_us: start_us + 10, device: 0 });
+
+const COLLECTIVES = {
+  collective: ["text", ["all-gather"]],
+  calls: ["count", [3]],
+  for: ["code", ["layers.0"]],
+} as const;
 
 const message = {
   findings: [
@@ -11,10 +18,11 @@ const message = {
     { rule: "GD901", title: "No stacks", ranges: [] },
   ],
   launch_hotspots: [{ key: "aten::mm", ranges: [range(4)] }],
-  sync_sites: [{ kind: "item", place: { file: "train.py", line: 7 }, ranges: [range(5)] }],
-  kernel_families: [{ family: "gemm", ranges: [range(6)] }],
-  collectives: [{ kind: "all_gather", unit: "layers.0", ranges: [range(11)] }],
-  host: [{ name: "collate", ranges: [range(7)] }],
+  tables: [
+    table("collectives", COLLECTIVES, { rows: [{ ranges: [range(5)] }] }),
+    table("host", { activity: ["name", ["collate"]] }, { rows: [{ ranges: [range(7)] }] }),
+    table("modules", { module: ["code", ["norm"]] }),
+  ],
   devices: [{ id: 3, step_accounts: [{ name: "ProfilerStep#1", start_us: 8, duration_us: 5 }] }],
   inferred_steps: { device: 3, accounts: [{ name: "1", start_us: 9, duration_us: 5 }] },
   memory: [{ sites: [{ operator: "aten::empty", ranges: [range(10)] }] }],
@@ -27,9 +35,7 @@ it("returns the places of each row of each list, under a unique name", () => {
     ["finding.GD101", "Waits", 1],
     ["finding.GD101-2", "Waits again", 2],
     ["launches.0", "aten::mm", 4],
-    ["waits.0", ".item() or float() train.py:7", 5],
-    ["kernels.0", "Matmul", 6],
-    ["collectives.0", "all-gather layers.0", 11],
+    ["collectives.0", "all-gather layers.0", 5],
     ["host.0", "collate", 7],
     ["steps3.0", "ProfilerStep#1", 8],
     ["inferred.0", "1", 9],

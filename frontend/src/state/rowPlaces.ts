@@ -1,7 +1,7 @@
 // The places on the timeline of each table row.
 
 import { codePlace } from "../base/format";
-import { FAMILIES, SYNC_KINDS } from "../base/vocabulary";
+import { rowTitle } from "../base/tables";
 import type { Place, Report, TimeRange } from "../wire/report";
 import { findingKeys } from "./findings";
 import { onlyMemory } from "./kinds";
@@ -24,17 +24,9 @@ export function rowPlaces(report: Report): ReadonlyMap<object, RowPlaces> {
       entry(finding, `finding.${keys[at] ?? at}`, finding.title, finding.ranges),
     ),
     ...report.launch_hotspots.map((spot, at) => entry(spot, `launches.${at}`, spot.key, spot.ranges)),
-    ...report.sync_sites.map((site, at) =>
-      entry(site, `waits.${at}`, `${SYNC_KINDS[site.kind].word} ${where(site.place)}`, site.ranges),
+    ...report.tables.flatMap((table) =>
+      table.rows.map((row, at) => entry(row, `${table.id}.${at}`, rowTitle(table, at), row.ranges)),
     ),
-    ...compileLog(report),
-    ...report.kernel_families.map((family, at) =>
-      entry(family, `kernels.${at}`, FAMILIES[family.family].word, family.ranges),
-    ),
-    ...report.collectives.map((one, at) =>
-      entry(one, `collectives.${at}`, [one.kind.replaceAll("_", "-"), one.unit].join(" "), one.ranges),
-    ),
-    ...report.host.map((activity, at) => entry(activity, `host.${at}`, activity.name, activity.ranges)),
     ...steps(report),
     ...report.memory
       .flatMap(({ sites }) => sites)
@@ -52,16 +44,6 @@ type Listed = Omit<RowPlaces, "view">;
 
 function entry(message: object, row: string, title: string, ranges: readonly TimeRange[]) {
   return [message, { row, title, ranges }] as const;
-}
-
-function compileLog({ compile_log: log }: Report) {
-  return [
-    ...(log?.compilations ?? []).map((row, at) => entry(row, `compiled.${at}`, where(row.place), row.ranges)),
-    ...(log?.breaks ?? []).map((row, at) => entry(row, `breaks.${at}`, where(row.place), row.ranges)),
-    ...(log?.without_graphs ?? []).map((row, at) =>
-      entry(row, `graphless.${at}`, where(row.place), row.ranges),
-    ),
-  ];
 }
 
 function where(place: Place | undefined): string {

@@ -7,8 +7,8 @@ import { TraceView } from "./TraceView";
 
 async function shown(open: TraceViewName, kind: string, more: object = {}): Promise<string[]> {
   answerWith({ state: "queued" });
-  const lists = ["devices", "steps", "findings", "unchecked", "clear", "memory", "host", "counters"];
-  const tables = ["launch_hotspots", "sync_sites", "kernel_families", "collectives", "modules"];
+  const lists = ["devices", "steps", "findings", "unchecked", "clear", "memory", "counters"];
+  const tables = ["launch_hotspots", "tables"];
   const report = {
     ...Object.fromEntries([...lists, ...tables].map((name) => [name, []])),
     trace: { kind, notes: [], path: "x", events: 0, malformed_events: 0, duration_us: 5, rank: -1 },
@@ -27,22 +27,6 @@ it("shows the views of a trace", async () => {
   expect(await shown("timeline", "trace")).toContain("Timeline");
   cleanup();
   expect(await shown("recording", "trace")).toContain("About this trace");
-});
-
-it("shows what each collective is for and why it is exposed", async () => {
-  const row = {
-    kind: "all_gather",
-    parallelism: "FSDP",
-    unit: "layers.3",
-    why: "not_prefetched",
-    late_in: "",
-  };
-  const collectives = [{ ...row, calls: 4, bytes: 2048, us: 30, exposed_us: 20, ranges: [] }];
-  expect(await shown("operators", "trace", { collectives })).toContain("Collectives");
-  expect(screen.getByText("FSDP · layers.3")).toBeTruthy();
-  expect(screen.getByText("Not prefetched").title).toMatch(/^FSDP launched it/);
-  cleanup();
-  expect(await shown("operators", "trace")).not.toContain("Collectives");
 });
 
 it("shows a memory file without figures about time and without a limiter", async () => {

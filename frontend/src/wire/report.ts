@@ -29,10 +29,11 @@ export interface Report {
   verdict: Verdict | undefined;
   findings: Finding[];
   unchecked: Unchecked[];
-  launch_hotspots: LaunchHotspot[];
   memory: DeviceMemory[];
-  host: HostActivity[];
   clear: Clear[];
+  launch_hotspots: LaunchHotspot[];
+  /** those with rows */
+  tables: Table[];
   plan:
     | Plan
     | undefined;
@@ -40,12 +41,6 @@ export interface Report {
   inferred_steps:
     | InferredSteps
     | undefined;
-  /** busiest device only; most idle time first; bounded */
-  sync_sites: SyncSite[];
-  /** by device, most time first */
-  kernel_families: KernelFamily[];
-  /** by device, most time first; bounded; empty where no work has a module */
-  modules: ModuleTime[];
   /** absent if no Python frames were recorded */
   recording_cost:
     | RecordingCost
@@ -76,8 +71,6 @@ export interface Report {
   serving:
     | Serving
     | undefined;
-  /** most exposed first; bounded */
-  collectives: ExposedCollectives[];
   /** dumps of a flight recorder only, which have nothing else */
   hang:
     | HangReport
@@ -86,7 +79,7 @@ export interface Report {
   clock: ClockReport | undefined;
 }
 
-/** Kernels of CUDA and HIP graphs, with what the recordings of their captures say about them. */
+/** What the recordings of captures say about kernels of CUDA and HIP graphs, beside the table graph_kernels. */
 export interface CapturedGraphs {
   /** names of these recordings; bounded */
   files: string[];
@@ -95,27 +88,12 @@ export interface CapturedGraphs {
   /** of these: launched by a call that was captured */
   matched: number;
   sentence: string;
-  /** of the busiest device in the step window, most time first; bounded */
-  nodes: GraphNode[];
-}
-
-/** Kernels of graphs of one name that an operator with the same inputs launched, in the same kind of module. */
-export interface GraphNode {
-  /** empty if a capture does not say, likewise the next three */
-  operator: string;
-  /** of its tensors, cut off if long */
-  shapes: string;
-  module: string;
-  /** nearest function of yours or of a library; place.us is the time of the kernels */
-  place: Place | undefined;
-  kernel: string;
-  kernels: number;
-  us: number;
 }
 
 /**
  * What the busiest device did in the steps of an inference server's engine: one run of the model for a batch of requests
- * each. They are the steps of the whole report, if there are several.
+ * each. They are the steps of the whole report, if there are several. Tables have their kinds, each of them, and what the
+ * engine did while the device was idle.
  */
 export interface Serving {
   server: string;
@@ -123,80 +101,15 @@ export interface Serving {
   marked: boolean;
   /** the most important figures in one line */
   sentence: string;
-  /** kinds of steps in the step window */
-  kinds: EngineKind[];
-  /** what the engine did while the device was idle; most time first; bounded */
-  functions: EngineFunction[];
-  /** in the step window, in order of time; bounded */
-  steps: EngineStep[];
+  /** in the step window */
+  steps: number;
   /** device idle in the step window because there was no batch to run */
   waiting_us: number;
   /** a worker waited for its engine's process: whether a request was there is not known */
   waits_for_engine: boolean;
 }
 
-/** All engine steps of one kind. Numbers that the server does not state are -1. */
-export interface EngineKind {
-  kind: EngineKind_Kind;
-  steps: number;
-  median_us: number;
-  /** quartiles */
-  low_us: number;
-  high_us: number;
-  /** in a step, median */
-  requests: number;
-  /** that the model computes in a step, median */
-  tokens: number;
-  /** of all these steps, without waits for requests */
-  tokens_per_s: number;
-  /** of the time of these steps without waits for requests */
-  busy_share: number;
-  /** from the end of earlier work to the step's first work, median */
-  gap_us: number;
-  /** false: the recording has no work before these steps */
-  gap_known: boolean;
-}
-
-export const EngineKind_Kind = {
-  prefill: "prefill",
-  decode: "decode",
-  mixed: "mixed",
-  /** idle - an engine without requests runs along with others */
-  idle: "idle",
-  /** forward - not known */
-  forward: "forward",
-} as const;
-
-export type EngineKind_Kind = typeof EngineKind_Kind[keyof typeof EngineKind_Kind];
-
-export interface EngineStep {
-  kind: EngineKind_Kind;
-  name: string;
-  start_us: number;
-  duration_us: number;
-  /** -1 if not stated */
-  requests: number;
-  tokens: number;
-  busy_us: number;
-  gap_us: number;
-  gap_known: boolean;
-}
-
-/** Idle time of the device while the engine was in one of its functions. */
-export interface EngineFunction {
-  /** or what was there instead */
-  name: string;
-  /** in the gaps before steps */
-  before_us: number;
-  inside_us: number;
-  /** both, of the step window */
-  share: number;
-}
-
-/**
- * What torch.compile's log (TORCH_TRACE) says about this recording, beside the time that it took here. Absent without a
- * log.
- */
+/** Which log of torch.compile (TORCH_TRACE) the tables compilations, graph_breaks and without_graphs are made of. */
 export interface CompileLog {
   /** of the file */
   name: string;
@@ -206,60 +119,6 @@ export interface CompileLog {
   malformed_entries: number;
   /** what the log does not tell, or is not about */
   notes: string[];
-  /** in the recording first, the longest of those first; bounded */
-  compilations: Compilation[];
-  /** most time first; bounded */
-  breaks: GraphBreak[];
-  /** most time first; bounded */
-  without_graphs: WithoutGraph[];
-}
-
-/** One compilation of one function by torch.compile. */
-export interface Compilation {
-  /** torch's: function 3, compiled twice before, is 3/2 */
-  id: string;
-  /** of the function; place.us is the time in the recording, 0 for one outside of it */
-  place:
-    | Place
-    | undefined;
-  /** how often the function had been compiled before */
-  before: number;
-  /** guards that failed, the one that tells most first; bounded */
-  reasons: string[];
-  /** how long it took by the log */
-  logged_us: number;
-  /** names of caches that did not have it */
-  misses: string[];
-  hits: string[];
-  /** why it failed; empty otherwise */
-  failed: string;
-  /** in which it began; empty outside of steps */
-  step: string;
-  ranges: TimeRange[];
-}
-
-/** A line that breaks a graph, or for which torch.compile gives the function up. */
-export interface GraphBreak {
-  /** place.us is the time between the graphs around it; 0 if the trace does not mark graphs */
-  place: Place | undefined;
-  reason: string;
-  /** that met it */
-  compilations: number;
-  /** in the step window; 0 if the function was given up */
-  runs: number;
-  /** the longest run */
-  ranges: TimeRange[];
-}
-
-/** A function for which torch.compile wanted CUDA graphs and did not use them. */
-export interface WithoutGraph {
-  id: string;
-  /** the line at fault, or the function; place.us is host time of its runs in the step window */
-  place: Place | undefined;
-  reason: string;
-  runs: number;
-  /** the longest run */
-  ranges: TimeRange[];
 }
 
 /** What the recording lacks, for all hints about it (INFO, GD9xx) and all rules in `unchecked`. */
@@ -269,7 +128,10 @@ export interface BetterRecording {
   code: string;
 }
 
-/** Model FLOPs utilization of the busiest device over the step window, and where the rest of its stated peak goes. */
+/**
+ * Model FLOPs utilization of the busiest device over the step window, and where the rest of its stated peak goes. The
+ * table operator_rates has the operators that lose most of it.
+ */
 export interface Mfu {
   /** why mfu, hfu, peak and parts are empty */
   missing: Mfu_Missing;
@@ -295,8 +157,6 @@ export interface Mfu {
   recomputing_us: number;
   /** they add up to the step window */
   parts: MfuPart[];
-  /** what loses most of the peak; bounded */
-  operators: OperatorRate[];
   /** MFU of each of Device.step_accounts; bounded */
   steps: number[];
 }
@@ -336,28 +196,6 @@ export const MfuPart_Part = {
 } as const;
 
 export type MfuPart_Part = typeof MfuPart_Part[keyof typeof MfuPart_Part];
-
-/** All calls of an operator with the same inputs, over the step window. */
-export interface OperatorRate {
-  operator: string;
-  /** of its tensors, cut off if long */
-  shapes: string;
-  /** number format */
-  number: string;
-  calls: number;
-  /** of its kernels */
-  us: number;
-  /** TFLOP/s, 0 if memory-bound */
-  teraflops: number;
-  /** TB/s */
-  terabytes: number;
-  /** share of the roofline, 0 if the peaks are not known */
-  reached: number;
-  /** time beyond the roofline */
-  lost_us: number;
-  /** of the calls: in a forward pass that ran again */
-  recomputed: number;
-}
 
 /** How long a step takes. Whatever says it says this. */
 export interface StepTime {
@@ -826,93 +664,60 @@ export const LaunchHotspot_Kind = { operator: "operator", module: "module", line
 
 export type LaunchHotspot_Kind = typeof LaunchHotspot_Kind[keyof typeof LaunchHotspot_Kind];
 
-/**
- * Collectives of one kind for one unit of the model, exposed for one reason, over the step window. Of the busiest device;
- * without a GPU, of the CPU's back ends.
- */
-export interface ExposedCollectives {
-  /** such as all_gather */
-  kind: string;
-  /** DDP, FSDP, sharded optimizer, tensor, pipeline, expert; empty where the trace does not say */
-  parallelism: string;
-  /** FSDP's unit, a module or a bucket; empty where the trace does not say */
+/** Rows with a few figures each, the same in text, Markdown and HTML and on the page. */
+export interface Table {
+  /** such as kernel_families */
+  id: string;
+  title: string;
+  /** what the rows have in common */
+  about: string;
+  columns: TableColumn[];
+  /** what costs most first; bounded */
+  rows: TableRow[];
+  /** rows of the text, which has no others */
+  first: number;
+}
+
+/** Cells are in `texts` or, if the column has a unit, in `numbers`: one for each row. */
+export interface TableColumn {
+  id: string;
+  title: string;
+  explanation: string;
+  kind: TableColumn_Kind;
+  /** as in Evidence */
   unit: string;
-  why: ExposedCollectives_Reason;
-  calls: number;
-  /** of one, the median; 0 if the trace does not say */
-  bytes: number;
-  us: number;
-  /** of us: nothing computed meanwhile */
-  exposed_us: number;
-  /** what the host did before it launched the most exposed one late; empty if not late */
-  late_in: string;
-  /** the most exposed one */
-  ranges: TimeRange[];
+  shown: TableColumn_Shown;
+  texts: string[];
+  /** -1: not known */
+  numbers: number[];
+  /** what a cell means; empty if the column needs none */
+  tips: string[];
 }
 
-export const ExposedCollectives_Reason = {
-  unknown: "unknown",
-  hidden: "hidden",
-  other_rank: "other_rank",
-  same_stream: "same_stream",
-  host_behind: "host_behind",
-  synchronized: "synchronized",
-  rate_limited: "rate_limited",
-  not_prefetched: "not_prefetched",
-  late_launch: "late_launch",
-  behind_collective: "behind_collective",
-  last_bucket: "last_bucket",
-  needed_at_once: "needed_at_once",
-  after_computing: "after_computing",
-  too_long: "too_long",
-  waited_for: "waited_for",
-  reduced_again: "reduced_again",
+export const TableColumn_Kind = {
+  text: "text",
+  /** code - a place in the code, a module */
+  code: "code",
+  /** name - a kernel, an operator: its ends tell most */
+  name: "name",
+  number: "number",
 } as const;
 
-export type ExposedCollectives_Reason = typeof ExposedCollectives_Reason[keyof typeof ExposedCollectives_Reason];
+export type TableColumn_Kind = typeof TableColumn_Kind[keyof typeof TableColumn_Kind];
 
-/** GPU work of one kernel family on one device, over the step window. */
-export interface KernelFamily {
-  device: number;
-  family: KernelFamily_Family;
-  /** sum of durations */
-  us: number;
-  /** share of the step window in which at least one of the kernels ran */
-  share: number;
-  kernels: number;
-  /** part of us on tensor cores, as far as kernel names show it */
-  tensor_core_us: number;
-  /** the longest kernels; bounded */
+export const TableColumn_Shown = {
+  everywhere: "everywhere",
+  /** page - and in no text, which has less room */
+  page: "page",
+  /** data - for programs only */
+  data: "data",
+} as const;
+
+export type TableColumn_Shown = typeof TableColumn_Shown[keyof typeof TableColumn_Shown];
+
+export interface TableRow {
+  /** where to look on the timeline, most expensive first; bounded */
   ranges: TimeRange[];
-}
-
-export const KernelFamily_Family = {
-  other: "other",
-  gemm: "gemm",
-  convolution: "convolution",
-  attention: "attention",
-  elementwise: "elementwise",
-  reduction: "reduction",
-  normalization: "normalization",
-  softmax: "softmax",
-  copy: "copy",
-  collective: "collective",
-} as const;
-
-export type KernelFamily_Family = typeof KernelFamily_Family[keyof typeof KernelFamily_Family];
-
-/** Modules whose names differ in their numbers only. */
-export interface ModuleTime {
-  device: number;
-  /** with * for each number; empty: work outside of modules */
-  module: string;
-  /** how many they are */
-  modules: number;
-  kernels: number;
-  /** sum of durations */
-  us: number;
-  /** of the durations of all work of the device */
-  share: number;
 }
 
 /** Memory of one device: PyTorch's caching allocator on a GPU, the CPU allocator on the CPU. */
@@ -1098,55 +903,6 @@ export interface MemoryReserve {
   /** snapshots only: free memory that cannot go back to the driver */
   free_in_used_segments_bytes: number;
 }
-
-/** Synchronizations from one place: calls in the step window that block the host until the GPU has caught up. */
-export interface SyncSite {
-  kind: SyncSite_Kind;
-  /** place.us is refill_us */
-  place: Place | undefined;
-  count: number;
-  /** host time blocked in the calls */
-  held_us: number;
-  /** idle time of the GPU after the calls, at most as long as the host was blocked */
-  refill_us: number;
-  /** the longest calls; bounded */
-  ranges: TimeRange[];
-}
-
-export const SyncSite_Kind = {
-  /** copy - in a direction that is not recorded */
-  copy: "copy",
-  copy_to_host: "copy_to_host",
-  copy_to_device: "copy_to_device",
-  print: "print",
-  /** size - nonzero, a boolean index, unique */
-  size: "size",
-  condition: "condition",
-  item: "item",
-  device: "device",
-  event: "event",
-  stream: "stream",
-  /** launch - of every kernel: CUDA_LAUNCH_BLOCKING=1 */
-  launch: "launch",
-} as const;
-
-export type SyncSite_Kind = typeof SyncSite_Kind[keyof typeof SyncSite_Kind];
-
-/** An activity of the main host thread in the step window. For CPU-only traces this is the diagnosis. */
-export interface HostActivity {
-  kind: HostActivity_Kind;
-  name: string;
-  us: number;
-  place:
-    | Place
-    | undefined;
-  /** the longest ones; bounded */
-  ranges: TimeRange[];
-}
-
-export const HostActivity_Kind = { python: "python", input: "input", operator: "operator", call: "call" } as const;
-
-export type HostActivity_Kind = typeof HostActivity_Kind[keyof typeof HostActivity_Kind];
 
 /** Response of `report`. */
 export interface ReportState {
@@ -1568,33 +1324,10 @@ export interface JobReport {
   timeline:
     | RankTimeline
     | undefined;
-  /** matched collectives by what they are for, those that cost most first; bounded */
-  units: JobUnit[];
+  /** units: collectives by what they are for; sizes: transfers; stages: of the pipeline */
+  tables: Table[];
   /** absent if the messages show none */
   pipeline: Pipeline | undefined;
-}
-
-/** Matched collectives of one kind for one unit of the model. Times are sums over them. */
-export interface JobUnit {
-  kind: string;
-  /** as in ExposedCollectives, like unit */
-  parallelism: string;
-  unit: string;
-  collectives: number;
-  /** of one, the median; 0 if the trace does not say */
-  bytes: number;
-  /** last arrival - first arrival: waiting for one another */
-  skew_us: number;
-  /** after the last arrival */
-  transfer_us: number;
-  /** nothing computed meanwhile, mean over the ranks */
-  exposed_us: number;
-  /** the one that was last most often */
-  last_rank: number;
-  /** how often */
-  last_in: number;
-  /** of most of the exposed time */
-  why: ExposedCollectives_Reason;
 }
 
 /** A pipeline's schedule and its bubbles: time in which a stage sends or receives and computes nothing. */
@@ -1611,21 +1344,6 @@ export interface Pipeline {
   bubble_share: number;
   /** (stages - 1) / (stages_per_rank * micro_batches + stages - 1); 0 if not known */
   ideal_share: number;
-  /** by stage; bounded */
-  ranks: PipelineStage[];
-}
-
-/** Times are means over the steps. */
-export interface PipelineStage {
-  rank: number;
-  /** from 0 */
-  stage: number;
-  computing_us: number;
-  /** of the bubble: before its first micro-batch */
-  warm_up_us: number;
-  between_us: number;
-  /** after its last micro-batch */
-  drain_us: number;
 }
 
 /** A lane per rank. Times are from the start of the first recording, as those of collectives and steps. */
@@ -1733,8 +1451,6 @@ export interface JobCollectives {
   transfer_us: number;
   /** most waiting first; bounded */
   worst: JobCollective[];
-  /** by kind and size, most transfer first; bounded */
-  sizes: CollectiveSize[];
 }
 
 export interface JobCollective {
@@ -1764,22 +1480,6 @@ export interface JobCollective {
 export interface JobCollective_WaitingUsEntry {
   key: string;
   value: number;
-}
-
-/** Collectives of one kind, group size and message size. */
-export interface CollectiveSize {
-  kind: string;
-  bytes: number;
-  ranks: number;
-  count: number;
-  /** median */
-  transfer_us: number;
-  /** bytes / transfer */
-  algorithm_gb_per_s: number;
-  /** as nccl-tests define it */
-  bus_gb_per_s: number;
-  /** of any of them */
-  slowest_gb_per_s: number;
 }
 
 /** How much faster the job would be without stragglers: S = T / T without. */
@@ -2411,7 +2111,7 @@ export type KernelTable_Group = typeof KernelTable_Group[keyof typeof KernelTabl
 export interface KernelRow {
   key: number;
   name: string;
-  family: KernelFamily_Family;
+  family: KernelRow_Family;
   arithmetic: KernelRow_Arithmetic;
   /** that launched it, most time first */
   operators: string[];
@@ -2429,6 +2129,21 @@ export interface KernelRow {
   /** of all GPU work's time */
   share: number;
 }
+
+export const KernelRow_Family = {
+  other: "other",
+  gemm: "gemm",
+  convolution: "convolution",
+  attention: "attention",
+  elementwise: "elementwise",
+  reduction: "reduction",
+  normalization: "normalization",
+  softmax: "softmax",
+  copy: "copy",
+  collective: "collective",
+} as const;
+
+export type KernelRow_Family = typeof KernelRow_Family[keyof typeof KernelRow_Family];
 
 export const KernelRow_Arithmetic = {
   unknown: "unknown",
@@ -2562,7 +2277,7 @@ export interface RooflinePoint {
   /** number format */
   number: string;
   /** of the kernels that take most of the time */
-  family: KernelFamily_Family;
+  family: KernelRow_Family;
   calls: number;
   us: number;
   operations: number;

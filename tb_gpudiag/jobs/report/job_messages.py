@@ -6,14 +6,15 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.digest.digest import WORK, Digest, numbers
-from tb_gpudiag.jobs.ranks.bandwidth import SizeClass
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.operations import IN_COLLECTIVE
-from tb_gpudiag.jobs.rules.job_words import LATE_RECORDING, place_of
+from tb_gpudiag.jobs.ranks.pipeline import Pipeline
+from tb_gpudiag.jobs.rules.job_words import LATE_RECORDING, collective_text, place_of
 from tb_gpudiag.jobs.rules.late_recording import late_collective
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.building.units import UINT32_MAX, message_of, us
-from tb_gpudiag.wording.format import one_line
+from tb_gpudiag.report.building.tables import table_message
+from tb_gpudiag.report.building.units import UINT32_MAX, us
+from tb_gpudiag.wording.format import count, one_line, share
 from tb_gpudiag.wording.vocabulary import EXPOSURE_REASONS, unit_text
 
 FINDINGS_LIMIT = 3
@@ -118,7 +119,7 @@ def step_messages(facts: JobFacts) -> list[pb.JobStep]:
 
 
 def collectives_message(facts: JobFacts) -> pb.JobCollectives:
-    """Return sums over all matched collectives, the worst collectives, and transfers by size."""
+    """Return sums over all matched collectives, and the worst ones."""
     waits = facts.waits
     unmatched = len(facts.operations) - int((facts.matching.collective != NONE).sum())
     waiting = np.bincount(waits.collective, weights=waits.waiting_ns, minlength=len(waits))
@@ -130,7 +131,6 @@ def collectives_message(facts: JobFacts) -> pb.JobCollectives:
         waiting_us=us(waits.waiting_ns.sum()),
         transfer_us=us(waits.transfer_ns.sum()),
         worst=[_collective(facts, int(index)) for index in worst],
-        sizes=[_size(one) for one in facts.sizes[:SIZES_LIMIT]],
     )
 
 
@@ -168,32 +168,77 @@ def _collective(facts: JobFacts, index: int) -> pb.JobCollective:
     return message
 
 
-def _size(one: SizeClass) -> pb.CollectiveSize:
-    return pb.CollectiveSize(
-        kind=one.kind,
-        bytes=max(0, one.bytes),
-        ranks=one.ranks,
-        count=min(one.count, UINT32_MAX),
-        transfer_us=us(one.transfer_ns),
-        algorithm_gb_per_s=one.algorithm_gb_per_s(one.transfer_ns),
-        bus_gb_per_s=one.bus_gb_per_s(one.transfer_ns),
-        slowest_gb_per_s=one.bus_gb_per_s(one.slowest_ns),
-    )
+def job_tables(facts: JobFacts) -> list[pb.Table]:
+    """Return the tables that have rows."""
+    tables = [_units(facts), _sizes(facts), *([_stages(facts, facts.pipeline)] if facts.pipeline else [])]
+    return [table for table in tables if table.rows]
 
 
-def unit_messages(facts: JobFacts) -> list[pb.JobUnit]:
-    """Return collectives by what they are for, those that cost most first."""
-    return [
-        message_of(
-            pb.JobUnit,
-            one,
-            unit=one_line(unit_text(one.parallelism, one.unit, one.number, one.of)),
-            bytes=max(0, one.bytes),
-            last_rank=facts.set.ranks[one.last],
-            why=one.why if one.why in EXPOSURE_REASONS else "unknown",
+def _units(facts: JobFacts) -> pb.Table:
+    """Collectives by what they are for, those that cost most first."""
+    rows = []
+    for one in facts.units[:UNITS_LIMIT]:
+        unit = unit_text(one.parallelism, one.unit, one.number, one.of)
+        rows.append(
+            (
+                collective_text(one.kind),
+                " · ".join(filter(None, [one.parallelism, unit])),
+                one.collectives,
+                one.bytes if one.bytes > 0 else None,
+                one.skew_ns,
+                one.transfer_ns,
+                one.exposed_ns,
+                (facts.set.ranks[one.last], f"last in {one.last_in:,} of {one.collectives:,}"),
+                EXPOSURE_REASONS.get(one.why, EXPOSURE_REASONS["unknown"]),
+            )
         )
-        for one in facts.units[:UNITS_LIMIT]
+    return table_message("units", rows, first=10)
+
+
+def _sizes(facts: JobFacts) -> pb.Table:
+    """Transfers by kind and size, most transfer first."""
+    rows = [
+        (
+            collective_text(one.kind),
+            one.bytes if one.bytes > 0 else None,
+            one.ranks,
+            one.count,
+            one.transfer_ns,
+            one.algorithm_gb_per_s(one.transfer_ns) or None,
+            one.bus_gb_per_s(one.transfer_ns) or None,
+            one.bus_gb_per_s(one.slowest_ns) or None,
+        )
+        for one in facts.sizes[:SIZES_LIMIT]
     ]
+    return table_message("sizes", rows, first=10)
+
+
+def _stages(facts: JobFacts, found: Pipeline) -> pb.Table:
+    """What the stages of the pipeline compute, and their bubbles."""
+    steps = max(1, found.steps)
+    mean_ns = sum(stage.computing_ns for stage in found.stages) / max(1, len(found.stages))
+    rows = [
+        (
+            one.stage,
+            facts.set.ranks[one.member],
+            one.computing_ns / steps,
+            one.computing_ns / mean_ns if mean_ns else None,
+            *(ns / steps for ns in (one.warm_up_ns, one.between_ns, one.drain_ns)),
+        )
+        for one in found.stages[:STAGES_LIMIT]
+    ]
+    return table_message("stages", rows, first=32, title=_schedule(found))
+
+
+def _schedule(found: Pipeline) -> str:
+    """`Pipeline: GPipe, 4 stages, 8 micro-batches: stages wait 30% of the time, 27% at best`."""
+    name = found.schedule or "schedule not known"
+    batches = f", {count(found.batches, 'micro-batch', 'micro-batches')}" if found.batches else ""
+    # Waiting for other replicas at the end of a step hides a part of the bubble.
+    at_best = 0 < (found.ideal_share or 0) <= found.bubble_share
+    ideal = f", {share(found.ideal_share or 0)} at best" if at_best else ""
+    stages = count(found.depth, "stage")
+    return f"Pipeline: {name}, {stages}{batches}: stages wait {share(found.bubble_share)} of the time{ideal}"
 
 
 def pipeline_message(facts: JobFacts) -> pb.Pipeline | None:
@@ -201,7 +246,6 @@ def pipeline_message(facts: JobFacts) -> pb.Pipeline | None:
     found = facts.pipeline
     if found is None:
         return None
-    steps = max(1, found.steps)
     return pb.Pipeline(
         schedule=found.schedule,
         named=found.named,
@@ -210,15 +254,4 @@ def pipeline_message(facts: JobFacts) -> pb.Pipeline | None:
         stages_per_rank=found.chunks,
         bubble_share=found.bubble_share,
         ideal_share=found.ideal_share or 0.0,
-        ranks=[
-            pb.PipelineStage(
-                rank=facts.set.ranks[stage.member],
-                stage=stage.stage,
-                computing_us=us(stage.computing_ns / steps),
-                warm_up_us=us(stage.warm_up_ns / steps),
-                between_us=us(stage.between_ns / steps),
-                drain_us=us(stage.drain_ns / steps),
-            )
-            for stage in found.stages[:STAGES_LIMIT]
-        ],
     )

@@ -15,10 +15,10 @@ from tb_gpudiag.jobs.ranks.members import find_sets, slim
 from tb_gpudiag.jobs.replay.job_replay import EVEN_WORK, JobChange
 from tb_gpudiag.jobs.report.job_messages import (
     collectives_message,
+    job_tables,
     pipeline_message,
     rank_messages,
     step_messages,
-    unit_messages,
 )
 from tb_gpudiag.jobs.report.job_view import JobReports
 from tb_gpudiag.jobs.report.rank_timeline import rank_timeline
@@ -93,7 +93,7 @@ def build_job_report(
         steps=step_messages(facts),
         slowdown=_slowdown(facts),
         timeline=rank_timeline(facts),
-        units=unit_messages(facts),
+        tables=job_tables(facts),
         pipeline=pipeline_message(facts),
     )
 

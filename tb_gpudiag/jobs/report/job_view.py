@@ -9,11 +9,11 @@ from tb_gpudiag.jobs.part_words import part_noun
 from tb_gpudiag.jobs.rules.job_words import LATE_RECORDING, collective_text
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.essentials import urgency
+from tb_gpudiag.report.place_words import full_place
 from tb_gpudiag.report.views.compose import any_rule, report_view
 from tb_gpudiag.report.views.compose import heading as trace_name
 from tb_gpudiag.report.views.compose import limiter as trace_limiter
 from tb_gpudiag.report.views.document import (
-    Cell,
     Column,
     ColumnOf,
     Command,
@@ -26,13 +26,14 @@ from tb_gpudiag.report.views.document import (
     lines,
     table,
     table_of,
+    tables,
 )
-from tb_gpudiag.report.views.sections.finding_sections import clear, findings, full_place, unchecked
+from tb_gpudiag.report.views.sections.finding_sections import clear, findings, unchecked
 from tb_gpudiag.report.wire import GENERATOR
 from tb_gpudiag.vocabulary.marks import kind_of_steps
 from tb_gpudiag.wording.format import count, numbers_text, share, time_us
-from tb_gpudiag.wording.quantity import bandwidth, duration, number, share_of, size
-from tb_gpudiag.wording.vocabulary import EXPOSURE_REASONS, bottleneck, limiter_word
+from tb_gpudiag.wording.quantity import duration, number, share_of, size
+from tb_gpudiag.wording.vocabulary import bottleneck, limiter_word
 
 RANKS_SHOWN: Final = 32
 """Rows of the table of ranks. The latest rank is first: the others wait for it, so it waits least."""
@@ -41,7 +42,6 @@ RANKS_SHOWN: Final = 32
 MOST_IN_FULL: Final = 4
 
 COLLECTIVES_SHOWN: Final = 10
-SIZES_SHOWN: Final = 10
 STEPS_SHOWN: Final = 12
 
 
@@ -148,11 +148,10 @@ def job_view(report: pb.JobReport) -> ReportView:
             else "The ranks could not be compared: see the verdict.",
         ),
         _ranks(report),
-        _pipeline(report.pipeline),
-        _units(report),
+        *tables(report.tables, "stages", "units"),
         _collectives(report),
         _steps(report),
-        _sizes(report),
+        *tables(report.tables, "sizes"),
         _slowdown(report.slowdown),
         unchecked(report),
         clear(report),
@@ -220,50 +219,6 @@ def _ranks(report: pb.JobReport) -> Table:
     return table_of("ranks", title, shown, columns)
 
 
-def _units(report: pb.JobReport) -> Table:
-    columns: list[ColumnOf[pb.JobUnit]] = [
-        (Column("Collective"), lambda one: collective_text(one.kind)),
-        (Column("For", Kind.CODE), lambda one: " · ".join(filter(None, [one.parallelism, one.unit]))),
-        (Column("Count", Kind.NUMBER), lambda one: number(one.collectives)),
-        (Column("Size", Kind.NUMBER), lambda one: size(one.bytes) if one.bytes else ""),
-        (Column("Waiting", Kind.NUMBER), lambda one: duration(one.skew_us * 1e3)),
-        (Column("Transfer", Kind.NUMBER), lambda one: duration(one.transfer_us * 1e3)),
-        (Column("Exposed", Kind.NUMBER), lambda one: duration(one.exposed_us * 1e3)),
-        (Column("Last rank", Kind.NUMBER), lambda one: f"{one.last_rank} ({one.last_in} times)"),
-        (
-            Column("Why it is exposed"),
-            lambda one: EXPOSURE_REASONS[pb.ExposedCollectives.Reason.Name(one.why)].word,
-        ),
-    ]
-    shown = report.units[:COLLECTIVES_SHOWN]
-    return table_of("units", "Collectives by layer, unit or bucket", shown, columns)
-
-
-def _pipeline(found: pb.Pipeline) -> Table:
-    total = sum(rank.computing_us for rank in found.ranks) / max(1, len(found.ranks))
-    columns: list[ColumnOf[pb.PipelineStage]] = [
-        (Column("Stage", Kind.NUMBER), lambda one: str(one.stage)),
-        (Column("Rank", Kind.NUMBER), lambda one: str(one.rank)),
-        (Column("Computing", Kind.NUMBER), lambda one: duration(one.computing_us * 1e3)),
-        (Column("Of the mean", Kind.NUMBER), lambda one: share_of(one.computing_us, total) if total else ""),
-        (Column("Bubble: warm-up", Kind.NUMBER), lambda one: duration(one.warm_up_us * 1e3)),
-        (Column("Between", Kind.NUMBER), lambda one: duration(one.between_us * 1e3)),
-        (Column("Drain", Kind.NUMBER), lambda one: duration(one.drain_us * 1e3)),
-    ]
-    return table_of("pipeline", _schedule(found), found.ranks[:RANKS_SHOWN], columns)
-
-
-def _schedule(found: pb.Pipeline) -> str:
-    """`Pipeline: GPipe, 4 stages, 8 micro-batches: stages wait 30% of the time, 27% at best`."""
-    name = found.schedule or "schedule not known"
-    batches = f", {count(found.micro_batches, 'micro-batch', 'micro-batches')}" if found.micro_batches else ""
-    # Waiting for other replicas at the end of a step hides a part of the bubble.
-    at_best = 0 < found.ideal_share <= found.bubble_share
-    ideal = f", {share(found.ideal_share)} at best" if at_best else ""
-    stages = count(found.stages, "stage")
-    return f"Pipeline: {name}, {stages}{batches}: stages wait {share(found.bubble_share)} of the time{ideal}"
-
-
 def _collectives(report: pb.JobReport) -> Table:
     columns: list[ColumnOf[pb.JobCollective]] = [
         (Column("Number", Kind.NUMBER), lambda one: str(one.index)),
@@ -307,24 +262,6 @@ def _steps(report: pb.JobReport) -> Table:
         ),
     ]
     return table_of("steps", "Steps", [step for step in report.steps[:STEPS_SHOWN] if step.name], columns)
-
-
-def _sizes(report: pb.JobReport) -> Table:
-    columns: list[ColumnOf[pb.CollectiveSize]] = [
-        (Column("Collective"), lambda one: collective_text(one.kind)),
-        (Column("Size", Kind.NUMBER), lambda one: size(one.bytes) if one.bytes else ""),
-        (Column("Ranks", Kind.NUMBER), lambda one: number(one.ranks)),
-        (Column("Count", Kind.NUMBER), lambda one: number(one.count)),
-        (Column("Transfer, median", Kind.NUMBER), lambda one: duration(one.transfer_us * 1e3)),
-        (Column("Algorithm bandwidth", Kind.NUMBER), lambda one: _rate(one.algorithm_gb_per_s)),
-        (Column("Bus bandwidth", Kind.NUMBER), lambda one: _rate(one.bus_gb_per_s)),
-        (Column("Slowest", Kind.NUMBER), lambda one: _rate(one.slowest_gb_per_s)),
-    ]
-    return table_of("sizes", "Transfers by size", report.collectives.sizes[:SIZES_SHOWN], columns)
-
-
-def _rate(gb_per_s: float) -> Cell:
-    return bandwidth(gb_per_s) if gb_per_s else ""
 
 
 def _slowdown(found: pb.Slowdown) -> Lines:

@@ -3,13 +3,15 @@ names what it needs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.sync_sites import sync_sites
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.building.compile_messages import compile_log_message
+from tb_gpudiag.report.building.compile_messages import compile_log_message, compile_tables
 from tb_gpudiag.report.building.finding_messages import (
     Whole,
     clear_messages,
@@ -17,19 +19,28 @@ from tb_gpudiag.report.building.finding_messages import (
     plan_message,
     unchecked_messages,
 )
-from tb_gpudiag.report.building.headline_messages import captured_message, mfu_message, serving_message
+from tb_gpudiag.report.building.headline_messages import (
+    captured_message,
+    graph_table,
+    mfu_message,
+    rate_table,
+    serving_message,
+    serving_tables,
+)
 from tb_gpudiag.report.building.memory_messages import memory_messages
 from tb_gpudiag.report.building.time_messages import (
     device_message,
-    exposure_messages,
-    family_messages,
-    host_messages,
     hotspot_messages,
     inferred_message,
-    module_messages,
     step_messages,
     step_time_message,
-    sync_site_messages,
+)
+from tb_gpudiag.report.building.time_tables import (
+    collective_table,
+    family_table,
+    host_table,
+    module_table,
+    sync_table,
 )
 from tb_gpudiag.report.building.trace_message import counter_messages, recording_cost_message, trace_message
 from tb_gpudiag.report.wire import GENERATOR, SCHEMA_VERSION
@@ -53,16 +64,12 @@ def build_report(facts: Facts, file: TraceFile) -> pb.Report:
             plan=plan_message(outcome, _whole(facts), facts.replay) if outcome.plan else None,
             inferred_steps=_inferred(facts, facts.device),
             launch_hotspots=hotspot_messages(facts.launches.hotspots.values(), len(steps)),
-            kernel_families=family_messages(facts.devices, window),
-            modules=module_messages(facts.devices),
-            collectives=exposure_messages(facts.exposure, facts.host, facts.device),
-            sync_sites=_sync_sites(facts, facts.device),
-            host=host_messages(facts.host, facts.main_thread_spans),
+            tables=[table for table in _tables(facts) if table.rows],
             clear=clear_messages(outcome),
             recording_cost=recording_cost_message(facts.host_work.recorder_cost, window),
             counters=counter_messages(facts.trace.counters),
             better_recording=_better_recording(better_recording(outcome, facts)),
-            compile_log=_compile_log(facts),
+            compile_log=compile_log_message(facts.compile_reasons) if facts.compile_reasons else None,
             serving=_serving(facts),
             captured_graphs=_captured(facts),
             step_time=step_time_message(
@@ -124,31 +131,38 @@ def _inferred(facts: Facts, device: DeviceFacts | None) -> pb.InferredSteps | No
     return inferred_message(facts.inferred_steps, device.repetitions, facts.recording)
 
 
-def _compile_log(facts: Facts) -> pb.CompileLog | None:
-    reasons = facts.compile_reasons
-    return compile_log_message(reasons, facts.events, facts.all_steps) if reasons is not None else None
-
-
 def _captured(facts: Facts) -> pb.CapturedGraphs | None:
-    found = facts.captured
-    if found is None or facts.device is None:
-        return None
-    _, kernels = facts.device.naming
-    graphs = facts.work.in_graph[np.searchsorted(facts.work.event, kernels.event)]
-    return captured_message(found, kernels, graphs)
+    return captured_message(facts.captured) if facts.captured is not None and facts.device else None
 
 
 def _serving(facts: Facts) -> pb.Serving | None:
     found, server = facts.serving, facts.job.server
     if found is None or server is None:
         return None
-    return serving_message(found, server, facts.window, for_engine=facts.request_waits.for_engine)
+    return serving_message(found, server, for_engine=facts.request_waits.for_engine)
 
 
-def _sync_sites(facts: Facts, device: DeviceFacts | None) -> list[pb.SyncSite]:
-    if device is None:
-        return []
-    sites = sync_sites(
-        facts.host, facts.transfers, facts.host_time.blocking, device.time, facts.window, facts.host_window
-    )
-    return sync_site_messages(sites, facts.host)
+def _tables(facts: Facts) -> Iterator[pb.Table]:
+    window = facts.window
+    yield host_table(facts.host, facts.main_thread_spans, window)
+    yield family_table(facts.devices, window)
+    yield module_table(facts.devices)
+    yield collective_table(facts.exposure, facts.host, facts.device)
+    if facts.device is not None:
+        yield from _device_tables(facts, facts.device)
+    if facts.compile_reasons is not None:
+        yield from compile_tables(facts.compile_reasons, facts.events, facts.all_steps)
+    if facts.serving is not None and facts.job.server is not None:
+        yield from serving_tables(facts.serving, facts.job.server, window)
+
+
+def _device_tables(facts: Facts, device: DeviceFacts) -> Iterator[pb.Table]:
+    """Tables of the busiest device."""
+    times = facts.host_time.blocking, device.time, facts.window, facts.host_window
+    yield sync_table(sync_sites(facts.host, facts.transfers, *times), facts.host)
+    if not facts.gpu.mfu.missing:
+        yield rate_table(facts.gpu.roofline)
+    if facts.captured is not None and facts.captured.matched:
+        _, kernels = device.naming
+        graphs = facts.work.in_graph[np.searchsorted(facts.work.event, kernels.event)]
+        yield graph_table(facts.captured.host, kernels, graphs)

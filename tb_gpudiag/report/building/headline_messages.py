@@ -1,5 +1,6 @@
-"""Messages with a sentence of their own below the verdict: the MFU with the parts of the peak and the
-operators that lose most of it, engine steps of an inference server, and what captures of graphs say."""
+"""Messages with a sentence of their own below the verdict, and their tables: the MFU with the parts of the
+peak and the operators that lose most of it, engine steps of an inference server, and what captures of graphs
+say."""
 
 from __future__ import annotations
 
@@ -7,23 +8,23 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64, Numbers, summed
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import Window
+from tb_gpudiag.facts.core.intervals import Window, longest
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.mfu import Mfu, Missing, PeakPart
 from tb_gpudiag.facts.kernels.roofline import OperatorTime, Roofline
 from tb_gpudiag.facts.launching.graph_nodes import CapturedGraphs
 from tb_gpudiag.facts.stepping.serving_times import KindTime, Serving
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.building.tables import table_message
 from tb_gpudiag.report.building.time_messages import STEPS_LIMIT
-from tb_gpudiag.report.building.units import message_of, place, us
+from tb_gpudiag.report.building.units import us
 from tb_gpudiag.report.essentials import peak_text
-from tb_gpudiag.rules.answer import place_at
 from tb_gpudiag.rules.shared.roofline_evidence import tensors
 from tb_gpudiag.vocabulary.libraries import Server
 from tb_gpudiag.vocabulary.marks import module_class
 from tb_gpudiag.wording.format import count, figures, in_quotes, one_line, share, time_ns
 from tb_gpudiag.wording.quantity import throughput
-from tb_gpudiag.wording.vocabulary import ENGINE_KINDS, MFU_PARTS
+from tb_gpudiag.wording.vocabulary import ENGINE_KINDS, MFU_PARTS, Term
 
 OPERATORS_LIMIT = 20
 """Operators by the time that they take beyond their roofline."""
@@ -50,7 +51,6 @@ def mfu_message(found: Mfu, roofline: Roofline, steps: int) -> pb.Mfu | None:
         step_operations=found.operations / steps if steps else 0,
         recomputing_us=us(found.recomputing_ns),
         parts=_parts(found),
-        operators=_operators(roofline),
         steps=found.by_step[:STEPS_LIMIT],
     )
     message.sentence = _cannot_tell(found) if found.missing else _mfu_sentence(found, message)
@@ -92,27 +92,37 @@ def _cannot_tell(found: Mfu) -> str:
     )
 
 
-def _operators(roofline: Roofline) -> list[pb.OperatorRate]:
-    rated = [_rate(found) for found in roofline.operators if found.time_ns > 0]
-    return sorted(rated, key=lambda rate: (-rate.lost_us, -rate.us))[:OPERATORS_LIMIT]
+def rate_table(roofline: Roofline) -> pb.Table:
+    """Operators of the step window by the time that they take beyond their roofline. Calls with the same
+    inputs are one row."""
 
+    def lost_ns(found: OperatorTime) -> float:
+        return max(0.0, found.time_ns - found.least_ns) if found.least_ns else 0.0
 
-def _rate(found: OperatorTime) -> pb.OperatorRate:
-    return message_of(
-        pb.OperatorRate,
-        found,
-        shapes=tensors(found.shapes),
-        us=us(found.time_ns),
-        teraflops=found.operations / found.time_ns / 1e3,
-        terabytes=found.bytes / found.time_ns / 1e3,
-        lost_us=us(max(0.0, found.time_ns - found.least_ns)) if found.least_ns else 0,
-    )
+    rated = [found for found in roofline.operators if found.time_ns > 0]
+    rated.sort(key=lambda found: (-lost_ns(found), -found.time_ns))
+    rows = [
+        (
+            found.operator,
+            tensors(found.shapes),
+            found.number,
+            found.calls,
+            found.time_ns,
+            lost_ns(found),
+            found.operations / found.time_ns / 1e3 or None,
+            found.bytes / found.time_ns,
+            found.reached or None,
+            found.recomputed,
+        )
+        for found in rated[:OPERATORS_LIMIT]
+    ]
+    return table_message("operator_rates", rows, first=10)
 
 
 FUNCTIONS_LIMIT = 20
 
 
-def serving_message(found: Serving, server: Server, window: Window, *, for_engine: bool) -> pb.Serving:
+def serving_message(found: Serving, server: Server, *, for_engine: bool) -> pb.Serving:
     """Write the message. for_engine: see RequestWaits."""
     kinds = found.kinds()
     waiting_ns = int(found.waiting_ns.sum())
@@ -120,49 +130,58 @@ def serving_message(found: Serving, server: Server, window: Window, *, for_engin
         server=server.value,
         marked=found.marked,
         sentence=_serving_sentence(kinds, server),
-        kinds=map(_kind, kinds),
-        functions=[
-            message_of(pb.EngineFunction, one, share=one.idle_ns / window.duration_ns)
-            for one in found.functions[:FUNCTIONS_LIMIT]
-        ],
-        steps=_steps(found),
+        steps=len(found.marks),
         waiting_us=us(waiting_ns),
         waits_for_engine=for_engine and waiting_ns > 0,
     )
 
 
-def _kind(found: KindTime) -> pb.EngineKind:
-    return pb.EngineKind(
-        kind=found.kind.label,
-        steps=found.steps,
-        median_us=us(found.time.median),
-        low_us=us(found.time.low),
-        high_us=us(found.time.high),
-        requests=found.requests,
-        tokens=found.tokens,
-        tokens_per_s=found.tokens_per_s,
-        busy_share=found.busy,
-        gap_us=us(max(found.gap_ns, 0)),
-        gap_known=found.gap_ns != NONE,
-    )
-
-
-def _steps(found: Serving) -> list[pb.EngineStep]:
+def serving_tables(found: Serving, server: Server, window: Window) -> list[pb.Table]:
+    """Steps by kind, what the engine did while the device was idle, and, for programs, each step."""
+    kinds = [
+        (
+            ENGINE_KINDS[kind.kind.label].word,
+            kind.steps,
+            (kind.time.median, f"quartiles {time_ns(kind.time.low)} to {time_ns(kind.time.high)}"),
+            *map(_stated, (kind.requests, kind.tokens, kind.tokens_per_s)),
+            kind.busy,
+            _gap_ns(kind.gap_ns),
+        )
+        for kind in found.kinds()
+    ]
+    functions = [
+        (one.name, one.before_ns, one.inside_ns, one.idle_ns / window.duration_ns)
+        for one in found.functions[:FUNCTIONS_LIMIT]
+    ]
     account = found.account
-    return [
-        pb.EngineStep(
-            kind=mark.kind.label,
-            name=one_line(account.names[i]),
-            start_us=us(account.start_ns[i]),
-            duration_us=us(found.length_ns[i]),
-            requests=mark.requests,
-            tokens=mark.tokens,
-            busy_us=us(found.busy_ns[i]),
-            gap_us=us(max(found.gap_ns[i], 0)),
-            gap_known=bool(found.gap_ns[i] != NONE),
+    steps = [
+        (
+            account.names[i],
+            mark.kind.label,
+            found.length_ns[i],
+            found.busy_ns[i],
+            *map(_stated, (mark.requests, mark.tokens)),
+            _gap_ns(found.gap_ns[i]),
         )
         for i, mark in enumerate(found.marks[:STEPS_LIMIT])
     ]
+    ranges = [longest(account.start_ns[[i]], account.end_ns[[i]]) for i in range(len(steps))]
+    how = "" if found.marked else ", by the function that runs the model"
+    title = f"Engine steps of {server.value}{how}"
+    return [
+        table_message("engine_steps", kinds, first=8, title=title),
+        table_message("engine_functions", functions, first=8),
+        table_message("each_engine_step", steps, first=0, ranges=ranges),
+    ]
+
+
+def _stated(value: float) -> float | None:
+    """A number that the server states."""
+    return value if value >= 0 else None
+
+
+def _gap_ns(value: float) -> float | None:
+    return max(value, 0) if value != NONE else None
 
 
 def _serving_sentence(kinds: list[KindTime], server: Server) -> str:
@@ -184,15 +203,12 @@ NODES_LIMIT = 200
 FILES_LIMIT = 20
 
 
-def captured_message(found: CapturedGraphs, kernels: Kernels, graphs: Bool) -> pb.CapturedGraphs:
-    """Write the message. kernels: of the busiest device in the step window, with origins that are events of
-    found.host. graphs: mask of those in graphs, shape (k,)."""
+def captured_message(found: CapturedGraphs) -> pb.CapturedGraphs:
     return pb.CapturedGraphs(
         files=map(one_line, found.files[:FILES_LIMIT]),
         kernels=found.nodes,
         matched=found.matched,
         sentence=_captured_sentence(found),
-        nodes=_nodes(found.host, kernels, np.flatnonzero(graphs)),
     )
 
 
@@ -208,17 +224,19 @@ def _captured_sentence(found: CapturedGraphs) -> str:
     return f"{start} were found in {files}: {why}."
 
 
-def _nodes(host: Host, kernels: Kernels, own: Int64) -> list[pb.GraphNode]:
-    """Group nodes by operator, shapes, class of module and kernel, most time first."""
+def graph_table(host: Host, kernels: Kernels, graphs: Bool) -> pb.Table:
+    """Kernels in graphs by operator, shapes, class of module and kernel, most time first. kernels: of the
+    busiest device in the step window, with origins that are events of the host. graphs: mask of those in
+    graphs, shape (k,)."""
+    own = np.flatnonzero(graphs)
     events, origin = host.events, kernels.origin[own]
     operator = kernels.operators(host)[own]
     module, where = host.module[origin], host.place[origin]
-    classes = _classes(host, module)
     keys = np.stack(
         [
             host.names(operator),
             np.where(operator == NONE, NONE, events.shapes[operator]),
-            classes,
+            _classes(host, module),
             host.names(kernels.event[own]),
         ]
     )
@@ -226,23 +244,22 @@ def _nodes(host: Host, kernels: Kernels, own: Int64) -> list[pb.GraphNode]:
     member = member.reshape(-1)
     number = np.bincount(member, minlength=len(first))
     time_ns = summed(member, kernels.duration_ns[own], len(first))
-    found = []
+    rows = []
     for group in np.argsort(-time_ns, kind="stable")[:NODES_LIMIT].tolist():
         one = int(first[group])
-        shapes = keys[1, one]
-        frame = host.frame(int(where[one]))
-        found.append(
-            pb.GraphNode(
-                operator=one_line(host.name(int(operator[one]))),
-                shapes=tensors(events.input_shapes[shapes]) if shapes != NONE else "",
-                module=one_line(module_class(host.name(int(module[one])))),
-                place=place(place_at(frame, time_ns=int(time_ns[group]))) if frame is not None else None,
-                kernel=one_line(host.name(int(kernels.event[own[one]]))),
-                kernels=int(number[group]),
-                us=us(time_ns[group]),
+        shapes, frame = keys[1, one], host.frame(int(where[one]))
+        name = host.name(int(operator[one]))
+        rows.append(
+            (
+                Term("", name, str(frame)) if frame is not None else name,
+                tensors(events.input_shapes[shapes]) if shapes != NONE else "",
+                module_class(host.name(int(module[one]))),
+                host.name(int(kernels.event[own[one]])),
+                int(number[group]),
+                int(time_ns[group]),
             )
         )
-    return found
+    return table_message("graph_kernels", rows, first=12)
 
 
 def _classes(host: Host, module: Numbers) -> Int64:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.views.document import Column, Document, Kind, ReportView, Section, lines, table
+from tb_gpudiag.report.views.document import Column, Document, Kind, ReportView, Section, lines, table, tables
 from tb_gpudiag.report.views.sections.finding_sections import (
     better_recording,
     clear,
@@ -21,26 +21,8 @@ from tb_gpudiag.report.views.sections.memory_sections import (
     partly_free_segments,
     peak_owners,
 )
-from tb_gpudiag.report.views.sections.program_sections import (
-    compilations,
-    compile_log,
-    engine_functions,
-    engine_steps,
-    graph_breaks,
-    graph_kernels,
-    without_graphs,
-)
-from tb_gpudiag.report.views.sections.time_sections import (
-    accounts,
-    collectives,
-    host_time,
-    inferred_steps,
-    kernel_families,
-    launch_hotspots,
-    mfu_sections,
-    module_times,
-    synchronizations,
-)
+from tb_gpudiag.report.views.sections.program_sections import compile_log
+from tb_gpudiag.report.views.sections.time_sections import accounts, inferred_steps, launch_hotspots, peak
 from tb_gpudiag.vocabulary.frames import Frame, LineKind
 from tb_gpudiag.wording.format import count, share, time_us
 from tb_gpudiag.wording.vocabulary import (
@@ -197,22 +179,15 @@ def _sections(report: pb.Report) -> list[Section]:
         return clock_sections(report.clock)
     return [
         *accounts(report),
-        engine_steps(report),
-        engine_functions(report),
-        graph_kernels(report),
-        *mfu_sections(report),
+        *tables(report.tables, "engine_steps", "engine_functions", "graph_kernels"),
+        *peak(report),
+        *tables(report.tables, "operator_rates"),
         inferred_steps(report),
         findings(report),
         plan(report),
-        host_time(report),
-        kernel_families(report),
-        module_times(report),
-        collectives(report),
+        *tables(report.tables, "host", "kernel_families", "modules", "collectives"),
         launch_hotspots(report),
-        synchronizations(report),
-        compilations(report),
-        graph_breaks(report),
-        without_graphs(report),
+        *tables(report.tables, "synchronizations", "compilations", "graph_breaks", "without_graphs"),
         compile_log(report),
         memory_summary(report.memory),
         growing_sites(report.memory),

@@ -10,9 +10,10 @@ from enum import Enum
 from typing import ClassVar, NamedTuple, TypeVar
 
 from tb_gpudiag.frozen import dataclass
+from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.version import __version__
 from tb_gpudiag.wording.format import column_us, share
-from tb_gpudiag.wording.quantity import Quantity
+from tb_gpudiag.wording.quantity import Quantity, Unit
 from tb_gpudiag.wording.vocabulary import COLUMNS
 
 T = TypeVar("T")
@@ -82,6 +83,33 @@ def table_of(id: str, title: str, items: Iterable[T], columns: Sequence[ColumnOf
     """Make a table with a row for each item: each column with what makes its cells."""
     rows = [tuple(cell(item) for _, cell in columns) for item in items]
     return table(id, title, [column for column, _ in columns], rows)
+
+
+_EVERYWHERE = pb.TableColumn.everywhere
+
+
+def tables(messages: Iterable[pb.Table], *ids: str) -> list[Table]:
+    """Return those of a Report's tables that it has, in this order."""
+    found = {each.id: each for each in messages}
+    return [_table_from(found[id]) for id in ids if id in found]
+
+
+def _table_from(message: pb.Table) -> Table:
+    """Make the table of its first rows and of the columns that are not for the page only."""
+    columns = [column for column in message.columns if column.shown == _EVERYWHERE]
+    cells = [_cells(column)[: message.first] for column in columns]
+    headers = [
+        Column(column.title, Kind(pb.TableColumn.Kind.Name(column.kind)), column.explanation)
+        for column in columns
+    ]
+    return table(message.id, message.title, headers, zip(*cells, strict=True))
+
+
+def _cells(column: pb.TableColumn) -> list[Cell]:
+    if not column.unit:
+        return list(column.texts)
+    unit = Unit(column.unit)
+    return [Quantity(number, unit) if number >= 0 else "" for number in column.numbers]
 
 
 @dataclass(frozen=True)

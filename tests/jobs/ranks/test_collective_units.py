@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tb_gpudiag.jobs.report.job_report import build_job_report
-from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.wording.vocabulary import EXPOSURE_REASONS
 from tests.jobs.ranks.stage import MS, facts_of, job
 
 
@@ -49,5 +49,7 @@ def test_a_reason_that_no_version_knows_is_not_shown() -> None:
         row.update(why="<b>")
 
     report = build_job_report(facts_of(job(2, 3, change=change)))
-    assert {one.why for one in report.units} == {pb.ExposedCollectives.unknown}
+    (units,) = (table for table in report.tables if table.id == "units")
+    (why,) = (column for column in units.columns if column.id == "why")
+    assert set(why.texts) == {EXPOSURE_REASONS["unknown"].word}
     assert not report.HasField("pipeline")

@@ -21,8 +21,9 @@ from tb_gpudiag.report.arrow.trace_tables import Tables
 from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.report.diagnosis import read_facts
 from tb_gpudiag.wording.sql_questions import QUESTIONS
+from tb_gpudiag.wording.vocabulary import FAMILIES
 from tests.builder import TraceBuilder
-from tests.report.reports import HOSTILE, slow_loader
+from tests.report.reports import HOSTILE, rows_of, slow_loader
 from tests.simulator import simulate
 from tests.some_values import slow
 
@@ -159,11 +160,12 @@ def test_kernels_are_the_families_of_the_report(job: tuple[pb.Report, Tables]) -
     found = tables.sql(
         "SELECT device, family, sum(duration_ns) AS ns, count(*) AS n FROM kernels GROUP BY ALL"
     ).to_pylist()
-    assert {(row["device"], row["family"]): (row["ns"], row["n"]) for row in found} == {
-        (each.device, word(each, "family")): (ns(each.us), each.kernels) for each in report.kernel_families
-    }
+    said = rows_of(report, "kernel_families")
+    assert {
+        (f"GPU {row['device']}", FAMILIES[row["family"]].word): (row["ns"], row["n"]) for row in found
+    } == {(row["gpu"], row["family"]): (ns(float(row["kernel_time"])), row["kernels"]) for row in said}
     shares = answer(tables, "Which kernels take")
-    total = sum(each.us for each in report.kernel_families)
+    total = sum(float(row["kernel_time"]) for row in said)
     assert shares[0]["percent"] == pytest.approx(100 * shares[0]["ms"] * 1e3 / total)
     steps = len(report.devices[0].step_accounts)
     modules = answer(tables, "How much GPU time")
@@ -214,14 +216,14 @@ def test_engine_steps_are_the_reports(tmp_path: Path) -> None:
     trace.write(tmp_path)
     tables = tb_gpudiag.tables(tmp_path)
     (file,) = tables.files
-    said = build_report(read_facts(file), file).serving.steps
+    said = rows_of(build_report(read_facts(file), file), "each_engine_step")
     rows = tables.engine_steps.to_pylist()
     assert [(row["name"], row["kind"], row["requests"], row["tokens"], row["gap_ns"]) for row in rows] == [
         ("prefill 1", "prefill", 1, 900, None),
         ("decode 2", "decode", 3, None, 1_000_000),
     ]
     assert [(row["duration_ns"], row["busy_ns"]) for row in rows] == [
-        (ns(step.duration_us), ns(step.busy_us)) for step in said
+        (ns(float(step["time"])), ns(float(step["gpu_busy"]))) for step in said
     ]
 
 

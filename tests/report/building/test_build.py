@@ -9,7 +9,7 @@ from tb_gpudiag.report.building import time_messages, trace_message
 from tb_gpudiag.rules.all import RULES
 from tests.builder import Generation, TraceBuilder
 from tests.report.laws import assert_report_laws
-from tests.report.reports import report_of, slow_loader, usual_report
+from tests.report.reports import report_of, rows_of, slow_loader, usual_report
 from tests.some_values import EACH_GENERATION
 
 
@@ -106,12 +106,14 @@ def test_a_cpu_trace_has_the_hosts_activity_instead_of_devices(tmp_path: Path) -
     main.op("aten::mm", at=650, us=300)
     report = report_of(trace, tmp_path)
     assert not report.devices
-    assert [(h.kind, h.name, h.us) for h in report.host] == [
-        (pb.HostActivity.input, "data loading", 600),
-        (pb.HostActivity.operator, "aten::mm", 300),
-        (pb.HostActivity.python, "train (train.py, defined at line 12)", 100),
+    rows = rows_of(report, "host")
+    assert [(row["kind"], row["activity"], row["host_time"], row["host_share"]) for row in rows] == [
+        ("Data loading", "data loading", 600, 0.6),
+        ("Operator", "aten::mm", 300, 0.3),
+        ("Python", "train (train.py, defined at line 12)", 100, 0.1),
     ]
-    assert report.host[1].place.file == "train.py"
+    assert "train.py" in str(rows[1]["mostly_in"])
+    assert rows[2]["mostly_in"] == ""
 
 
 def test_an_empty_trace_has_a_report(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import diagnose_path
 from tests.builder import EPOCH_NS, CompileLogBuilder, TraceBuilder
+from tests.report.reports import ranges_of, rows_of
 from tests.report.views.formats import to_text
 from tests.trace.compile_log.test_read_log import PRINT_BREAK
 
@@ -36,24 +37,32 @@ def reported(tmp_path: Path, *, compiled_at_us: int = 2_000) -> pb.Report:
 
 
 def test_compilations_of_the_recording_come_first_with_their_time(tmp_path: Path) -> None:
-    log = reported(tmp_path).compile_log
+    report = reported(tmp_path)
+    log = report.compile_log
     assert (log.torch, log.malformed_entries, list(log.notes)) == ("2.13.0+cpu", 0, [])
-    first, *others = log.compilations
-    assert (first.id, first.before, first.place.us, first.logged_us) == ("3/1", 1, 900, 900)
-    assert (first.place.function, first.place.line) == ("loss", 9)
-    assert list(first.reasons) == ["“mode == 'train'” did not hold"]
-    assert (list(first.misses), first.step) == (["FX graph"], "ProfilerStep#1")
-    assert [(r.start_us, r.end_us) for r in first.ranges] == [(2_000, 2_900)]
-    assert [(c.id, c.place.us, c.logged_us) for c in others] == [("6/0", 0, 0), ("5/0", 0, 700)]
+    (first,) = rows_of(report, "compilations")
+    assert (first["id"], first["before"]) == ("3/1", 1)
+    assert first["time"] == first["logged"] == 900
+    assert first["function"] == f"loss ({FILE}, defined at line 9)"
+    assert first["why"] == "“mode == 'train'” did not hold"
+    assert (first["not_cached"], first["step"]) == ("FX graph", "ProfilerStep#1")
+    assert ranges_of(report, "compilations") == [(2_000, 2_900, -1)]
+    earlier = rows_of(report, "earlier_compilations")
+    assert [(row["id"], row["logged"], "time" in row) for row in earlier] == [
+        ("6/0", 0, False),
+        ("5/0", 700, False),
+    ]
 
 
 def test_breaks_and_functions_without_graphs_have_their_runs_and_time(tmp_path: Path) -> None:
-    log = reported(tmp_path).compile_log
-    (broken,) = log.breaks
-    assert (broken.place.line, broken.runs, broken.place.us, broken.compilations) == (24, 2, 100, 1)
-    assert "`print`" in broken.reason
-    (without,) = log.without_graphs
-    assert (without.reason, without.runs, without.place.us) == ("mutated inputs (1 instances)", 2, 1_200)
+    report = reported(tmp_path)
+    (broken,) = rows_of(report, "graph_breaks")
+    assert (broken["runs"], broken["between_graphs"], broken["compilations"]) == (2, 100, 1)
+    assert str(broken["at"]).startswith(f"{FILE}:24 ")
+    assert "`print`" in str(broken["reason"])
+    (without,) = rows_of(report, "without_graphs")
+    assert without["reason"] == "mutated inputs (1 instances)"
+    assert (without["runs"], without["host_time"]) == (2, 1_200)
 
 
 def test_the_text_has_a_table_for_each(tmp_path: Path) -> None:
@@ -69,9 +78,10 @@ def test_the_text_has_a_table_for_each(tmp_path: Path) -> None:
 
 
 def test_a_log_of_another_time_says_nothing_but_that(tmp_path: Path) -> None:
-    log = reported(tmp_path, compiled_at_us=9_000_000).compile_log
-    assert not [*log.compilations, *log.breaks, *log.without_graphs]
-    (note,) = log.notes
+    report = reported(tmp_path, compiled_at_us=9_000_000)
+    for id in ("compilations", "earlier_compilations", "graph_breaks", "without_graphs"):
+        assert not rows_of(report, id)
+    (note,) = report.compile_log.notes
     assert note.startswith("0 of the 1 compilations in the recording are in it")
 
 

@@ -9,7 +9,7 @@ import pytest
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.wording.format import share
 from tests.builder import TraceBuilder
-from tests.report.reports import report_of
+from tests.report.reports import report_of, rows_of
 from tests.report.views.formats import FORMATS, one_space, words_in
 
 
@@ -28,14 +28,14 @@ def matmuls_and_a_copy() -> TraceBuilder:
 
 def test_each_device_has_its_families_most_time_first(tmp_path: Path) -> None:
     report = report_of(matmuls_and_a_copy(), tmp_path)
-    assert [(f.device, f.family, f.kernels) for f in report.kernel_families] == [
-        (1, pb.KernelFamily.gemm, 3),
-        (1, pb.KernelFamily.copy, 1),
-        (0, pb.KernelFamily.other, 1),
+    rows = rows_of(report, "kernel_families")
+    assert [(row["gpu"], row["family"], row["kernels"]) for row in rows] == [
+        ("GPU 1", "Matmul", 3),
+        ("GPU 1", "Data movement", 1),
+        ("GPU 0", "Other", 1),
     ]
-    gemm = report.kernel_families[0]
-    assert (gemm.us, gemm.tensor_core_us) == (500, 300)
-    assert gemm.share == pytest.approx(0.45)  # 50 µs of them overlap
+    assert (rows[0]["kernel_time"], rows[0]["tensor_cores"]) == (500, 0.6)
+    assert rows[0]["kernel_share"] == pytest.approx(0.45)  # 50 µs of them overlap
 
 
 def test_every_format_shows_the_busiest_devices(tmp_path: Path) -> None:

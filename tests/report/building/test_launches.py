@@ -10,7 +10,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.wording.format import time_us
 from tests.builder import TraceBuilder
 from tests.facts.core.test_queue_depth import full_queue
-from tests.report.reports import report_of, usual_report
+from tests.report.reports import ranges_of, report_of, rows_of, usual_report
 from tests.report.views.formats import FORMATS, one_space, words_in
 
 
@@ -61,7 +61,7 @@ def test_every_format_shows_them(tmp_path: Path) -> None:
 
 def test_host_activities_and_families_have_time_ranges() -> None:
     report = usual_report()
-    loading = next(activity for activity in report.host if activity.kind == pb.HostActivity.input)
-    assert [(r.start_us, r.end_us, r.device) for r in loading.ranges] == [(10, 610, -1), (1010, 1610, -1)]
-    copies = next(family for family in report.kernel_families if family.family == pb.KernelFamily.copy)
-    assert [(r.start_us, r.end_us, r.device) for r in copies.ranges] == [(645, 675, 0), (1645, 1675, 0)]
+    loading = [row["kind"] for row in rows_of(report, "host")].index("Data loading")
+    assert ranges_of(report, "host", loading) == [(10, 610, -1), (1010, 1610, -1)]
+    copies = [row["family"] for row in rows_of(report, "kernel_families")].index("Data movement")
+    assert ranges_of(report, "kernel_families", copies) == [(645, 675, 0), (1645, 1675, 0)]

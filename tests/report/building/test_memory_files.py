@@ -60,7 +60,7 @@ def test_only_memory_rules_run_on_a_snapshot(tmp_path: Path) -> None:
     assert {"GD401", "GD403", "GD906"} <= rules_of(report) <= ABOUT_MEMORY
     assert report.trace.recorded.stacks
     assert not report.devices
-    assert not report.host
+    assert not report.tables
     assert [step.name for step in report.steps] == [f"ProfilerStep#{i}" for i in range(8)]
 
 

@@ -9,7 +9,7 @@ import pytest
 from tb_gpudiag.report import report_pb2 as pb
 from tests.builder import DeviceProperties
 from tests.facts.kernels.test_mfu import ADD, ALL_REDUCE, GEMM, Job
-from tests.report.reports import report_of
+from tests.report.reports import report_of, rows_of
 from tests.report.views.formats import FORMATS, one_space, words_in
 
 
@@ -29,7 +29,8 @@ def trained(*, shapes: bool = True) -> Job:
 
 def test_one_line_names_the_mfu_the_peak_and_what_is_lost(tmp_path: Path) -> None:
     """By hand: 2 × 139 µs of 539 µs, of which 99 µs are idle."""
-    found = mfu_of(trained(), tmp_path)
+    report = report_of(trained().trace, tmp_path)
+    found = report.mfu
     assert one_space(found.sentence) == (
         "MFU 51.6% of 989 TFLOP/s (BF16): "
         "idle 18.4%, communication 5.6%, memory-bound 9.3%, low efficiency 15.2%."
@@ -37,9 +38,10 @@ def test_one_line_names_the_mfu_the_peak_and_what_is_lost(tmp_path: Path) -> Non
     assert sum(part.us for part in found.parts) == pytest.approx(539, abs=0.01)
     assert sum(part.share for part in found.parts) == pytest.approx(1)
     assert found.model_teraflops == pytest.approx(2 * 2 * 4096**3 / 539e6, rel=1e-3)
-    worst = found.operators[0]
-    assert (worst.operator, worst.calls, worst.shapes) == ("aten::mm", 2, "[[4096,4096],[4096,4096]]")
-    assert worst.lost_us == pytest.approx(360 - 278, abs=0.5)
+    worst = rows_of(report, "operator_rates")[0]
+    assert (worst["operator"], worst["calls"]) == ("aten::mm", 2)
+    assert worst["shapes"] == "[[4096,4096],[4096,4096]]"
+    assert worst["beyond_roofline"] == pytest.approx(360 - 278, abs=0.5)
 
 
 def test_every_format_has_the_line_and_all_parts(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import diagnose_file, only_trace
 from tests.builder import TraceBuilder
+from tests.report.reports import rows_of
 from tests.report.views.formats import to_text
 
 SCHEDULE = "/venv/site-packages/vllm/v1/core/sched/scheduler.py(200): schedule"
@@ -37,14 +38,16 @@ def test_the_report_has_engine_steps_by_kind(tmp_path: Path) -> None:
     report = _report(tmp_path)
     found = report.serving
     assert (found.server, found.marked, found.waiting_us) == ("vLLM", True, 0)
-    assert [pb.EngineKind.Kind.Name(kind.kind) for kind in found.kinds] == ["prefill", "decode"]
-    assert [step.name for step in found.steps] == [step.name for step in report.devices[0].step_accounts]
-    assert sum(step.duration_us for step in found.steps) == report.devices[0].window_us
-    idle_us = sum(one.before_us + one.inside_us for one in found.functions)
+    assert [row["kind"] for row in rows_of(report, "engine_steps")] == ["Prefill", "Decode"]
+    steps = rows_of(report, "each_engine_step")
+    assert [row["step"] for row in steps] == [step.name for step in report.devices[0].step_accounts]
+    assert found.steps == len(steps)
+    assert sum(float(row["time"]) for row in steps) == report.devices[0].window_us
+    functions = rows_of(report, "engine_functions")
+    idle_us = sum(float(row["idle_before"]) + float(row["idle_inside"]) for row in functions)
     assert abs(idle_us - report.devices[0].window_idle_us) < 0.01
-    scheduling = next(one for one in found.functions if one.name.startswith("schedule "))
-    assert scheduling.name == "schedule (vllm/v1/core/sched/scheduler.py)"
-    assert scheduling.before_us == 1_000
+    waits = {row["function"]: row["idle_before"] for row in functions}
+    assert waits["schedule (vllm/v1/core/sched/scheduler.py)"] == 1_000
     # What a training has is said of neither.
     assert "prof.step()" not in to_text([report])
 

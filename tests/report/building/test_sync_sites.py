@@ -2,9 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tb_gpudiag.report import report_pb2 as pb
 from tests.builder import TraceBuilder
-from tests.report.reports import report_of, usual_report
+from tests.report.reports import report_of, rows_of, usual_report
 from tests.report.views.formats import FORMATS, words_in
 
 
@@ -22,9 +21,9 @@ def _reads_its_loss() -> TraceBuilder:
 
 def test_the_report_and_every_format_list_the_synchronizations(tmp_path: Path) -> None:
     report = report_of(_reads_its_loss(), tmp_path)
-    (site,) = report.sync_sites
-    assert (site.kind, site.count, site.place.file, site.place.line) == (pb.SyncSite.item, 1, "train.py", 12)
-    assert site.refill_us == site.place.us == 60
+    (site,) = rows_of(report, "synchronizations")
+    assert (site["call"], site["calls"], site["idle_after"]) == (".item() or float()", 1, 60)
+    assert str(site["at"]).startswith("train (train.py, defined at line 12)")
     for format in FORMATS:
         shown = words_in(format, report)
         assert "Synchronizations" in shown
@@ -33,5 +32,5 @@ def test_the_report_and_every_format_list_the_synchronizations(tmp_path: Path) -
 
 def test_without_synchronizations_there_is_no_section() -> None:
     report = usual_report()
-    assert not report.sync_sites
+    assert not rows_of(report, "synchronizations")
     assert "Synchronizations" not in words_in("text", report)

@@ -133,7 +133,13 @@ def test_markdown_code_renders_as_itself(words: str) -> None:
 
 @with_each("name", ["a|b", "a\\|b", "a\\", "|", "`|`", "a`b"])
 def test_a_name_does_not_end_a_cell_of_a_markdown_table(name: str) -> None:
-    report = pb.Report(host=[pb.HostActivity(name=name, kind="call", us=1)])
+    columns = [
+        pb.TableColumn(title="Activity", kind="name", texts=[name]),
+        pb.TableColumn(title="Kind", texts=["Runtime call"]),
+        pb.TableColumn(title="Time", kind="number", unit="ns", numbers=[1_000]),
+    ]
+    host = pb.Table(id="host", title="Where host time went", columns=columns, rows=[pb.TableRow()], first=1)
+    report = pb.Report(tables=[host])
     page = rendered(to_markdown([report]))
     assert page.count("<td") == 3
     assert Page(page).words.split("Where host time went")[1].split() == [

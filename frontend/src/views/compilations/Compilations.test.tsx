@@ -1,53 +1,16 @@
-import { screen, within } from "@testing-library/react";
+import { screen } from "@testing-library/react";
 import { expect, it } from "vitest";
+import { table } from "../../base/tables.testdata";
 import type { Report } from "../../wire/report";
 import { renderPart } from "../page.testdata";
 import { Compilations } from "./Compilations";
 
-const place = (name: string, us: number) => ({
-  file: "train.py",
-  line: 9,
-  line_kind: "DEFINITION",
-  function: name,
-  us,
-});
-
-const compilation = (name: string, us: number, more: object = {}) => ({
-  place: place(name, us),
-  reasons: [],
-  misses: [],
-  before: 0,
-  failed: "",
-  ranges: [],
-  ...more,
-});
-
-function show(more: object): void {
-  const log = { name: "x.log", torch: "2.13", malformed_entries: 0, notes: [] };
-  const lists = { compilations: [], breaks: [], without_graphs: [] };
-  const report = { compile_log: { ...log, ...lists, ...more } } as unknown as Report;
-  renderPart(<Compilations report={report} />);
-}
-
-it("says why functions were compiled while the profiler recorded, and leaves out the others", () => {
-  show({
-    compilations: [
-      compilation("loss", 900, { before: 2, reasons: ["“k == 1” did not hold"], misses: ["FX graph"] }),
-      compilation("model", 500),
-      compilation("earlier", 0),
-    ],
-  });
-  const [, first, second, ...others] = within(screen.getByRole("table", { name: "Compilations" }))
-    .getAllByRole("row")
-    .map(({ textContent }) => textContent);
-  expect(first).toContain("“k == 1” did not hold; not in the cache: FX graph");
-  expect(second).toContain("for the first time");
-  expect(others).toEqual([]);
-});
-
 it("has a table for breaks and one for functions without CUDA graphs only if there are any", () => {
-  show({ breaks: [{ place: place("f", 0), reason: "a print", runs: 0, ranges: [] }], notes: ["a note"] });
+  const compile_log = { name: "x.log", torch: "2.13", malformed_entries: 0, notes: ["a note"] };
+  const tables = [table("graph_breaks", { reason: ["text", ["a print"]] }, { title: "Graph breaks" })];
+  renderPart(<Compilations report={{ compile_log, tables } as unknown as Report} />);
   expect(screen.getByRole("table", { name: "Graph breaks" }).textContent).toContain("a print");
-  expect(screen.queryByRole("table", { name: "Without CUDA graphs" })).toBeNull();
+  expect(screen.getAllByRole("table")).toHaveLength(1);
   expect(screen.getByText("a note")).toBeTruthy();
+  expect(screen.getByText("x.log · torch 2.13")).toBeTruthy();
 });

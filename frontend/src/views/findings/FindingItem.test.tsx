@@ -12,16 +12,7 @@ function shown(some: Partial<Finding>): void {
     ...{ cost_bytes: 0, cost_bytes_per_step: 0, evidence: [], places: [], ranges: [] },
     ...some,
   } as unknown as Finding;
-  const lists = [
-    "launch_hotspots",
-    "sync_sites",
-    "kernel_families",
-    "collectives",
-    "host",
-    "devices",
-    "memory",
-    "steps",
-  ];
+  const lists = ["launch_hotspots", "tables", "devices", "memory", "steps"];
   const report = {
     ...Object.fromEntries(lists.map((name) => [name, []])),
     findings: [finding],

@@ -7,18 +7,16 @@ import { missingText } from "../../state/job";
 import { CheckedList, UncheckedList } from "../findings/Others";
 import { FindingList } from "../findings/FindingList";
 import { Notice } from "../parts/Notice";
+import { ReportTable } from "../parts/ReportTable";
 import { Section } from "../parts/Section";
 import { Answer } from "../status/Answer";
 import { Problem } from "../status/Problem";
-import { Bandwidth } from "./Bandwidth";
 import { Collectives } from "./Collectives";
 import { JobHeat } from "./JobHeat";
 import { JobVerdict } from "./JobVerdict";
-import { PipelinePart } from "./PipelinePart";
 import { Ranks } from "./Ranks";
 import { RankTimeline } from "./RankTimeline";
 import { SlowdownPart } from "./SlowdownPart";
-import { Units } from "./Units";
 
 interface Props {
   readonly traces: readonly TraceEntry[];
@@ -73,11 +71,11 @@ function Shown({ job, base }: { job: JobReport; base: BaseJob | null }) {
         <JobHeat job={job} />
         {job.slowdown && <SlowdownPart slowdown={job.slowdown} />}
       </div>
-      {job.pipeline && <PipelinePart pipeline={job.pipeline} />}
-      <Units job={job} />
+      <ReportTable report={job} id="stages" />
+      <ReportTable report={job} id="units" />
       <div className="gd-beside">
         <Collectives job={job} />
-        <Bandwidth sizes={job.collectives?.sizes ?? []} />
+        <ReportTable report={job} id="sizes" />
       </div>
       {job.notes.length > 0 && (
         <Section title="Notes">

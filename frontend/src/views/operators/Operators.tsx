@@ -1,29 +1,34 @@
 import { SegmentedControl } from "@mantine/core";
 import { useState } from "react";
 import { time } from "../../base/format";
+import { tableOf } from "../../base/tables";
 import { usePage } from "../../state/store";
 import { onlyMemory } from "../../state/kinds";
 import { isEmbedded } from "../../wire/client";
-import { ExposedCollectives } from "../kernels/ExposedCollectives";
-import { Kernels } from "../kernels/Kernels";
 import type { ReportProps } from "../parts/reportProps";
+import { ReportTable, TableRows } from "../parts/ReportTable";
+import { Section } from "../parts/Section";
 import { CallTables } from "./CallTables";
 import { FlameSection } from "./FlameSection";
-import { GraphKernels } from "../serving/GraphKernels";
 import { optionsOf } from "../recording/parts";
 import type { OpenRow } from "./openRow";
-import { Modules } from "../kernels/Modules";
 import { Roofline } from "./Roofline";
 
 /** Time by operator and kernel, and the call tree. */
 export default function Operators({ entry, report }: ReportProps) {
+  const nodes = tableOf(report, "graph_kernels");
   return (
     <>
       {!onlyMemory(report.trace?.kind) && <Calls entry={entry} report={report} />}
-      <GraphKernels graphs={report.captured_graphs} />
-      <Modules report={report} />
-      <Kernels report={report} />
-      <ExposedCollectives report={report} />
+      {report.captured_graphs && (
+        <Section title="Kernels in graphs">
+          <p className="gd-nothing">{report.captured_graphs.sentence}</p>
+          {nodes && <TableRows table={nodes} />}
+        </Section>
+      )}
+      <ReportTable report={report} id="modules" />
+      <ReportTable report={report} id="kernel_families" about="kernel family" />
+      <ReportTable report={report} id="collectives" />
     </>
   );
 }

@@ -5,7 +5,7 @@ import type { Order } from "../../base/sorting";
 import { FAMILIES } from "../../base/vocabulary";
 import { useRoofline } from "../../state/calls";
 import type {
-  KernelFamily_Family,
+  KernelRow_Family,
   RooflinePeak,
   RooflinePlot,
   RooflinePoint,
@@ -227,7 +227,7 @@ const SHAPES = ["gemm", "convolution", "attention"] as const;
 
 type Shaped = (typeof SHAPES)[number] | "other";
 
-function shapeOf(family: KernelFamily_Family): Shaped {
+function shapeOf(family: KernelRow_Family): Shaped {
   return SHAPES.find((name) => name === family) ?? "other";
 }
 

@@ -1,8 +1,8 @@
 import { Button } from "@mantine/core";
 import type { ReactNode } from "react";
-import { bytes, count, percent } from "../../base/format";
-import { word } from "../../base/terms";
-import { FAMILIES } from "../../base/vocabulary";
+import { bytes, count } from "../../base/format";
+import { ordered } from "../../base/sorting";
+import { cellText, sortValue, tableOf } from "../../base/tables";
 import { costsMemory, findingKeys, isHint } from "../../state/findings";
 import {
   confidenceOf,
@@ -92,12 +92,7 @@ const FAMILIES_NAMED = 3;
 /** Nothing to fix: what still bounds the job, and how far the measured kernels are from the hardware. */
 function Healthy({ report }: { report: Report }) {
   const { clear, unchecked } = report;
-  const device = report.devices[0]?.id;
-  const families = report.kernel_families
-    .filter((family) => family.device === device)
-    .sort((a, b) => b.share - a.share)
-    .slice(0, FAMILIES_NAMED)
-    .map(({ family, share }) => `${word(FAMILIES, family)} ${percent(share)}`);
+  const families = largestFamilies(report);
   const hints = report.findings.filter((finding) => !isHint(finding));
   return (
     <div className="gd-first-none">
@@ -118,6 +113,19 @@ function Healthy({ report }: { report: Report }) {
       )}
     </div>
   );
+}
+
+/** Families of kernels of the busiest GPU with their shares of the step window, the largest first. */
+function largestFamilies(report: Report): string[] {
+  const table = tableOf(report, "kernel_families");
+  const [names, shares] = ["family", "kernel_share"].map((id) =>
+    table?.columns.find((each) => each.id === id),
+  );
+  if (!table || !names || !shares) return [];
+  const rows = table.rows.slice(0, table.first).map((_, at) => at);
+  return ordered(rows, (at) => sortValue(shares, at), true)
+    .slice(0, FAMILIES_NAMED)
+    .map((at) => `${cellText(names, at)} ${cellText(shares, at)}`);
 }
 
 function headOf(finding: Finding): string {

@@ -70,7 +70,7 @@ function hasMfu(mfu: Mfu | undefined): mfu is Mfu {
 
 /** The steps in the step window, of all that are marked or inferred. */
 function stepCount({ steps, step_time: step, inferred_steps: inferred, serving }: Report): string {
-  if (!step && serving) return count(serving.steps.length);
+  if (!step && serving) return count(serving.steps);
   if (!step) return steps.length > 0 ? count(steps.length) : "none marked";
   const known = step.inferred ? (inferred?.repetitions ?? 0) : steps.length;
   const all = step.steps < known ? `${count(step.steps)} of ${count(known)}` : count(step.steps);

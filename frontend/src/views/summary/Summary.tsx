@@ -37,7 +37,7 @@ export default function Summary({ entry, report }: ReportProps) {
         )}
       </div>
       {device && record && <MemoryFigures report={report} linked={false} />}
-      <EngineSteps serving={report.serving} />
+      <EngineSteps report={report} />
       <Findings report={report} against={against} />
       <Peak mfu={report.mfu} />
       {device && <Steps report={report} device={device} />}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.place_words import code_place
 from tb_gpudiag.report.views.document import Column, ColumnOf, Kind, Lines, Table, lines, numbers, table_of
-from tb_gpudiag.report.views.sections.finding_sections import code_place
 from tb_gpudiag.wording.format import count, share, size_bytes, time_us
 from tb_gpudiag.wording.quantity import Quantity, number, share_of, size
 from tb_gpudiag.wording.vocabulary import MEMORY_KINDS, PHASES, TREND_STATES, term

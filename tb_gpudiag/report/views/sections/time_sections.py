@@ -1,5 +1,4 @@
-"""Where time went: by cause, in inferred steps, on the host, by kernel family, in launches and in
-synchronizations, and where the peak of a GPU goes."""
+"""Where time went by cause and in inferred steps, and where the peak of a GPU goes."""
 
 from __future__ import annotations
 
@@ -13,23 +12,17 @@ from tb_gpudiag.report.views.document import (
     Kind,
     Lines,
     Part,
-    Section,
     Table,
     lines,
     numbers,
     table_of,
 )
-from tb_gpudiag.report.views.sections.finding_sections import full_place
 from tb_gpudiag.wording.format import count, in_quotes, share, time_us
-from tb_gpudiag.wording.quantity import bandwidth, duration, number, share_of, size, throughput
+from tb_gpudiag.wording.quantity import duration, number, share_of, throughput
 from tb_gpudiag.wording.vocabulary import (
     CAUSES,
-    EXPOSURE_REASONS,
-    FAMILIES,
-    HOST_KINDS,
     MFU_PARTS,
     STEP_SIGNS,
-    SYNC_KINDS,
     WORK_PARTS,
     term,
 )
@@ -119,83 +112,8 @@ def _largest_parts(steps: Iterable[pb.StepAccount], total_us: float) -> str:
     return ", ".join(f"{label} {share(us, total_us)}" for label, us in largest)
 
 
-ROWS_SHOWN = 5
-"""Rows of each table. The Report has more."""
-
-
-def host_time(report: pb.Report) -> Table:
-    """Activities that took most of the main host thread's time."""
-    columns: list[ColumnOf[pb.HostActivity]] = [
-        (Column("Activity", Kind.NAME), lambda activity: activity.name),
-        (Column("Kind"), lambda activity: HOST_KINDS[pb.HostActivity.Kind.Name(activity.kind)].word),
-        (numbers("host_time"), lambda activity: duration(activity.us * 1e3)),
-        (Column("Mostly in", Kind.CODE), _host_place),
-    ]
-    return table_of("host", "Where host time went", report.host[:ROWS_SHOWN], columns)
-
-
-def _host_place(activity: pb.HostActivity) -> str:
-    """A Python frame is its own place."""
-    is_frame = activity.kind == pb.HostActivity.python
-    return full_place(activity.place) if not is_frame and activity.place.file else ""
-
-
-def kernel_families(report: pb.Report) -> Table:
-    """GPU time of the busiest device by kernel family."""
-    busiest = report.devices[0].id if report.devices else 0
-    shown = [family for family in report.kernel_families if family.device == busiest]
-    columns: list[ColumnOf[pb.KernelFamily]] = [
-        (Column("Family"), lambda family: FAMILIES[pb.KernelFamily.Family.Name(family.family)].word),
-        (numbers("kernels"), lambda family: number(family.kernels)),
-        (numbers("kernel_time"), lambda family: duration(family.us * 1e3)),
-        (numbers("kernel_share"), lambda family: share_of(family.share, 1)),
-        (
-            numbers("tensor_cores"),
-            lambda family: share_of(family.tensor_core_us, family.us) if family.tensor_core_us else "",
-        ),
-    ]
-    return table_of("kernel_families", "GPU time by kernel family", shown, columns)
-
-
-MODULES_SHOWN = 10
-
-
-def module_times(report: pb.Report) -> Table:
-    """GPU time of the busiest device by module. Empty where no work has a module."""
-    busiest = report.devices[0].id if report.devices else 0
-    shown = [each for each in report.modules if each.device == busiest][:MODULES_SHOWN]
-    columns: list[ColumnOf[pb.ModuleTime]] = [
-        (Column("Module", Kind.CODE), lambda each: each.module or "(no module)"),
-        (numbers("modules"), lambda each: number(each.modules) if each.module else ""),
-        (numbers("kernels"), lambda each: number(each.kernels)),
-        (numbers("kernel_time"), lambda each: duration(each.us * 1e3)),
-        (numbers("module_share"), lambda each: share_of(each.share, 1)),
-    ]
-    return table_of("modules", "GPU time by module", shown, columns)
-
-
-COLLECTIVES_SHOWN = 10
-
-
-def collectives(report: pb.Report) -> Table:
-    """Collectives while which nothing computes, and why."""
-    shown = [one for one in report.collectives[:COLLECTIVES_SHOWN] if one.exposed_us]
-    columns: list[ColumnOf[pb.ExposedCollectives]] = [
-        (Column("Collective"), lambda one: one.kind.replace("_", "-")),
-        (Column("For", Kind.CODE), lambda one: one.unit),
-        (Column("Parallelism"), lambda one: one.parallelism),
-        (numbers("collective_calls"), lambda one: number(one.calls)),
-        (numbers("message_size"), lambda one: size(one.bytes) if one.bytes else ""),
-        (numbers("collective_time"), lambda one: duration(one.us * 1e3)),
-        (numbers("exposed_time"), lambda one: duration(one.exposed_us * 1e3)),
-        (Column("Why it is exposed"), _why_exposed),
-    ]
-    return table_of("collectives", "Collectives with nothing computing beside them", shown, columns)
-
-
-def _why_exposed(one: pb.ExposedCollectives) -> str:
-    word = EXPOSURE_REASONS[pb.ExposedCollectives.Reason.Name(one.why)].word
-    return f"{word}: {one.late_in}" if one.late_in else word
+HOTSPOTS_SHOWN = 5
+"""Rows. The Report has more."""
 
 
 def launch_hotspots(report: pb.Report) -> Table:
@@ -212,28 +130,11 @@ def launch_hotspots(report: pb.Report) -> Table:
         (numbers("idle_caused"), lambda spot: duration(spot.idle_us * 1e3)),
         (numbers("idle_per_step"), lambda spot: duration(spot.idle_per_step_us * 1e3) if has_steps else ""),
     ]
-    return table_of("launch_hotspots", "Launches by operator", operators[:ROWS_SHOWN], columns)
+    return table_of("launch_hotspots", "Launches by operator", operators[:HOTSPOTS_SHOWN], columns)
 
 
-def synchronizations(report: pb.Report) -> Table:
-    """Synchronizations after which the GPU was idle. The others cost nothing."""
-    columns: list[ColumnOf[pb.SyncSite]] = [
-        (Column("Call"), lambda site: SYNC_KINDS[pb.SyncSite.Kind.Name(site.kind)].word),
-        (numbers("sync_calls"), lambda site: number(site.count)),
-        (numbers("host_blocked"), lambda site: duration(site.held_us * 1e3)),
-        (numbers("idle_after"), lambda site: duration(site.refill_us * 1e3)),
-        (Column("At", Kind.CODE), lambda site: full_place(site.place)),
-    ]
-    shown = [site for site in report.sync_sites[:ROWS_SHOWN] if site.refill_us]
-    return table_of("synchronizations", "Synchronizations", shown, columns)
-
-
-OPERATORS_SHOWN = 10
-"""Rows of the table. The Report has more."""
-
-
-def mfu_sections(report: pb.Report) -> list[Section]:
-    """The account of the peak, and operators by the time beyond their roofline. Empty without an MFU."""
+def peak(report: pb.Report) -> list[Account]:
+    """Where the peak of the busiest GPU goes. Empty without an MFU."""
     found = report.mfu
     if not found.parts:
         return []
@@ -245,25 +146,9 @@ def mfu_sections(report: pb.Report) -> list[Section]:
     low, high = (share(of(found.steps, default=0.0)) for of in (min, max))
     if low != high:
         title += f"; by step {low} to {high}"
-    return [Account("mfu", title, tuple(map(_part, found.parts)), window_us), _operators(found)]
+    return [Account("mfu", title, tuple(map(_part, found.parts)), window_us)]
 
 
 def _part(part: pb.MfuPart) -> Part:
     id = pb.MfuPart.Part.Name(part.part)
     return Part(id, term(MFU_PARTS, id).noun, part.us)
-
-
-def _operators(found: pb.Mfu) -> Section:
-    columns: list[ColumnOf[pb.OperatorRate]] = [
-        (Column("Operator", Kind.NAME), lambda rate: rate.operator),
-        (Column("Shapes", Kind.CODE), lambda rate: rate.shapes),
-        (Column("Format"), lambda rate: rate.number),
-        (numbers("calls"), lambda rate: number(rate.calls)),
-        (numbers("gpu_time"), lambda rate: duration(rate.us * 1e3)),
-        (numbers("beyond_roofline"), lambda rate: duration(rate.lost_us * 1e3)),
-        (numbers("teraflops"), lambda rate: throughput(rate.teraflops) if rate.teraflops else ""),
-        (numbers("terabytes"), lambda rate: bandwidth(rate.terabytes * 1e3)),
-        (numbers("of_roofline"), lambda rate: share_of(rate.reached, 1) if rate.reached else ""),
-    ]
-    shown = found.operators[:OPERATORS_SHOWN]
-    return table_of("operator_rates", "Operators that lose most of the peak", shown, columns)

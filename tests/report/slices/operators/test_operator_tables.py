@@ -129,7 +129,7 @@ def test_kernels(tmp_path: Path) -> None:
         10,
         20,
     )
-    assert (row.family, list(row.operators), row.share) == (pb.KernelFamily.gemm, ["aten::mm"], 1)
+    assert (row.family, list(row.operators), row.share) == (pb.KernelRow.gemm, ["aten::mm"], 1)
     details = slice_call_details(arrays, "kernel", "kernel", row.key, None, None)
     assert [part.name for part in details.kernels] == ["aten::mm"]
     assert [(span.start_us, span.end_us) for span in details.longest][:2] == [(40, 60), (140, 160)]
