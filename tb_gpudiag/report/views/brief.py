@@ -40,7 +40,7 @@ def tokens(text: str) -> int:
 
 
 def brief_text(document: Document) -> str:
-    """Return the text: of the first report, and the names of the others."""
+    """Return the text: of the first report, and a line for each of several."""
     blocks = list(_blocks(document))
     left = TOKENS - tokens(_LEFT_OUT)
     shown: set[int] = set()
@@ -56,27 +56,31 @@ def brief_text(document: Document) -> str:
 
 def _blocks(document: Document) -> Iterator[_Block]:
     """Yield the parts in reading order."""
-    first, *others = document.reports
-    headline = f"{first.headline}. " if first.headline else ""
-    yield _Block(0, _line(f"{first.heading}: {first.about}"))
-    yield _Block(0, _line(f"{headline}{first.verdict}"))
-    yield from (_Block(4, _line(figures)) for figures in first.figures)
-    cards = [card for section in first.sections if isinstance(section, Findings) for card in section.cards]
-    for card in cards[:_MOST_CARDS]:
-        yield from _finding(card)
-    if not cards:
-        yield from (_Block(1, section.none) for section in first.sections if isinstance(section, Findings))
-    yield from _plan(first)
-    yield from _not_recorded(first)
-    if cards[_MOST_CARDS:]:
-        names = "; ".join(f"{card.rule} {card.title}" for card in cards[_MOST_CARDS:])
-        yield _Block(3, _line(f"More findings: {names}"))
+    if document.overview:
+        yield _Block(0, f"{document.overview.title}:")
+        yield from (_Block(3, row) for row in _rows(document.overview))
+    for view in document.reports[:1]:
+        yield from _report(view)
     if document.commands:
         said = " ".join(f"`{command.line}` {command.does}" for command in document.commands)
         yield _Block(2, f"Next: {said}")
-    if others:
-        names = ", ".join(f"{view.heading} ({view.headline})" for view in others)
-        yield _Block(3, _line(f"{len(others)} more: {names}"))
+
+
+def _report(view: ReportView) -> Iterator[_Block]:
+    headline = f"{view.headline}. " if view.headline else ""
+    yield _Block(0, _line(f"{view.heading}: {view.about}"))
+    yield _Block(0, _line(f"{headline}{view.verdict}"))
+    yield from (_Block(4, _line(figures)) for figures in view.figures)
+    cards = [card for section in view.sections if isinstance(section, Findings) for card in section.cards]
+    for card in cards[:_MOST_CARDS]:
+        yield from _finding(card)
+    if not cards:
+        yield from (_Block(1, section.none) for section in view.sections if isinstance(section, Findings))
+    yield from _plan(view)
+    yield from _not_recorded(view)
+    if cards[_MOST_CARDS:]:
+        names = "; ".join(f"{card.rule} {card.title}" for card in cards[_MOST_CARDS:])
+        yield _Block(3, _line(f"More findings: {names}"))
 
 
 def _finding(card: FindingCard) -> Iterator[_Block]:
@@ -96,14 +100,23 @@ def _finding(card: FindingCard) -> Iterator[_Block]:
 def _plan(view: ReportView) -> Iterator[_Block]:
     for section in view.sections:
         if section.id == "plan" and isinstance(section, Table):
-            titles = [column.title.lower() for column in section.columns[1:]]
-            rows = [
-                ", ".join(
-                    [str(row[0]), *(f"{title} {cell}" for title, cell in zip(titles, row[1:], strict=True))]
-                )
-                for row in section.rows
-            ]
-            yield _Block(3, f"{section.title}: {'; '.join(rows)}")
+            yield _Block(3, f"{section.title}: {'; '.join(_rows(section))}")
+
+
+def _rows(table: Table) -> list[str]:
+    """Return a line for each row: its first cell, then titles and cells."""
+    titles = [column.title.lower() for column in table.columns[1:]]
+    return [
+        _line(
+            ", ".join(
+                [
+                    str(row[0]),
+                    *(f"{title} {cell}" for title, cell in zip(titles, row[1:], strict=True) if str(cell)),
+                ]
+            )
+        )
+        for row in table.rows
+    ]
 
 
 def _not_recorded(view: ReportView) -> Iterator[_Block]:

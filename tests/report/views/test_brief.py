@@ -5,6 +5,7 @@ from __future__ import annotations
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.brief import TOKENS, brief_text, tokens
 from tb_gpudiag.report.views.compose import compose
+from tb_gpudiag.report.views.document import Column, Document, table
 from tests.report.reports import usual_report
 from tests.report.views.formats import one_space
 
@@ -50,8 +51,12 @@ def test_endless_names_leave_room_for_the_rest() -> None:
     assert "num_workers" in text
 
 
-def test_other_reports_are_named() -> None:
-    one, other = usual_report(), usual_report()
-    other.trace.path = "run/other.pt.trace.json"
-    assert "1 more: " in brief_text(compose([one, other]))
-    assert "other.pt.trace.json" in brief_text(compose([one, other]))
+def test_several_recordings_have_a_line_each() -> None:
+    overview = table(
+        "runs", "30 recordings, worst first", [Column("Run"), Column("Step")], [("a", "1 ms")] * 30
+    )
+    for reports in ((), compose([usual_report(), usual_report()]).reports):
+        text = brief_text(Document("Diagnosis", reports, overview))
+        assert tokens(text) <= TOKENS
+        assert text.startswith("30 recordings, worst first:\na, step 1 ms\n")
+        assert ("num_workers" in text) == bool(reports)
