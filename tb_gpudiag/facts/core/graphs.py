@@ -136,14 +136,10 @@ def _usual_of_group(group: list[Names], *, at_a_place: bool) -> list[Names]:
 
     def usual(own: Names) -> Names:
         least = 0.0 if not own or at_a_place else USUAL_RATIO * seen[own]
-        return _fuller(own, [names for names in by_length if seen[names] >= least]) or own or (NONE,)
+        fuller = (names for names in by_length if seen[names] >= least and len(names) > len(own))
+        return next((names for names in fuller if _contains(names, own)), own) or (NONE,)
 
     return [usual(own) for own in group]
-
-
-def _fuller(own: Names, others: list[Names]) -> Names:
-    """Return the first of the other lists that has all names of `own` in the same order, and more; or ()."""
-    return next((names for names in others if len(names) > len(own) and _contains(names, own)), ())
 
 
 def _contains(fuller: Names, own: Names) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64, mask_of
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, Window, coverage, union
+from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, Window, clip, coverage, union
 from tb_gpudiag.facts.core.launches import LOADING_CALL_NS, Work
 from tb_gpudiag.facts.core.ledger import Ledger
 from tb_gpudiag.facts.core.links import CLOCK_NS
@@ -151,7 +151,7 @@ def without_lost_ends(
         return recorded, steps
     if not len(steps):
         first = int(work.start_ns.min())
-        cut = 2 * _within(lost, recorded.start_ns, first) > first - recorded.start_ns
+        cut = 2 * clip(lost, recorded.start_ns, first).total > first - recorded.start_ns
         return (Window(first, recorded.end_ns) if cut else recorded), steps
     start = steps.start_ns
     end = np.r_[start[1:], np.int64(recorded.end_ns)]
@@ -163,10 +163,6 @@ def without_lost_ends(
     whole = steps.take(slice(head, len(steps) - tail))
     ends_ns = int(step_borders(whole, work)[-1]) if tail else recorded.end_ns
     return Window(int(start[head]), ends_ns), whole
-
-
-def _within(times: Intervals, start_ns: int, end_ns: int) -> int:
-    return int(coverage(times, np.array([start_ns]), np.array([end_ns]))[0])
 
 
 def _at_the_end(any_lost: Bool, most_lost: Bool, spoiled: Bool) -> int:

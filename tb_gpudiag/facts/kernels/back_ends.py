@@ -31,9 +31,6 @@ _CLOCK_NS: Final = 20_000
 _SCATTERED: Final = "reduce_scatter"
 _REDUCED: Final = "all_reduce"
 
-# c10d's calls name the other rank in this place among their inputs.
-_PEER: Final = 2
-
 _Group = tuple[str, list[int]]
 """Name and ranks of a process group."""
 
@@ -48,19 +45,18 @@ def on_cpu(host: Host, window: Window, metadata: Metadata) -> CollectiveCalls:
     order = np.argsort(start, kind="stable")
     order = order[window.contains(start[order])]
     mark, call = mark[order], call[order]
-    kinds = [_kind(host, m, c) for m, c in zip(mark.tolist(), call.tolist(), strict=True)]
+    called = [operation(host.name(one)) for one in call.tolist()]
+    # A back end may make an all-reduce of a reduce-scatter.
+    kinds = [
+        _SCATTERED if of_call == _SCATTERED else operation(host.name(one)) or "other"
+        for one, of_call in zip(mark.tolist(), called, strict=True)
+    ]
     only_group = _only_group(metadata)
     messages = [
         _message(host, m, c, kind, only_group)
         for m, c, kind in zip(mark.tolist(), call.tolist(), kinds, strict=True)
     ]
     return CollectiveCalls(mark, call, start[order], events.end_ns[mark], kinds, messages)
-
-
-def _kind(host: Host, mark: int, call: int) -> str:
-    """Return the operation: the mark's, but for a reduce-scatter that a back end makes of an all-reduce."""
-    called = operation(host.name(call))
-    return called if called == _SCATTERED else operation(host.name(mark)) or "other"
 
 
 def under_way(host: Host) -> Intervals:
@@ -133,14 +129,10 @@ def _pair(host: Host, own: Int64, mark: Int64, calls: Int64, found: Int64) -> No
 
 def _only_group(metadata: Metadata) -> _Group:
     """Return the process group if there is only one, else `_UNKNOWN`: calls do not name theirs."""
-    configured = metadata.distributed.get("pg_config")
-    if not isinstance(configured, list) or len(configured) != 1 or not isinstance(configured[0], dict):
-        return _UNKNOWN
-    name, ranks = configured[0].get("pg_name"), configured[0].get("ranks")
-    if not isinstance(name, str) or not isinstance(ranks, list):
-        return _UNKNOWN
-    numbers = [rank for rank in ranks if type(rank) is int]
-    return (name, numbers) if len(numbers) == len(ranks) else _UNKNOWN
+    match metadata.distributed.get("pg_config"):
+        case [{"pg_name": str(name), "ranks": [*ranks]}] if all(type(rank) is int for rank in ranks):
+            return name, ranks
+    return _UNKNOWN
 
 
 def _message(host: Host, mark: int, call: int, kind: str, group: _Group) -> Message:
@@ -150,7 +142,11 @@ def _message(host: Host, mark: int, call: int, kind: str, group: _Group) -> Mess
     said = UNSAID._replace(group=name, elements_in=elements, element_type=element_type)
     if kind not in ("send", "recv"):
         return said
-    peer = _peer(host, call)
+    match _inputs(host.events.input_settings, int(host.events.settings[call]) if call != NONE else NONE):
+        case [_, _, str(text), *_] if text.isascii() and text.isdigit() and len(text) < 9:
+            peer = int(text)  # c10d's calls name the other rank, within its group, in this place
+        case _:
+            peer = NONE
     if 0 <= peer < len(ranks):
         peer = ranks[peer]
     return said._replace(destination=peer) if kind == "send" else said._replace(source=peer)
@@ -169,16 +165,6 @@ def _sizes(host: Host, mark: int) -> tuple[int, str]:
     ]
     known = set(formats) & NUMBER_BYTES.keys()
     return (sum(sizes), known.pop()) if sizes and len(known) == 1 else (NONE, "")
-
-
-def _peer(host: Host, call: int) -> int:
-    """Return the rank within the group that a call sends to or receives from, or NONE."""
-    if call == NONE:
-        return NONE
-    said = _inputs(host.events.input_settings, int(host.events.settings[call]))
-    text = said[_PEER] if len(said) > _PEER else ""
-    is_number = isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 9
-    return int(text) if is_number else NONE
 
 
 def _inputs(texts: list[str], index: int) -> list[Any]:

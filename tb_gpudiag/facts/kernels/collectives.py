@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8
+from tb_gpudiag.arrays import NONE, Int64, UInt8
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, Window, clip, intersect
 from tb_gpudiag.facts.core.ledger import Busy
@@ -64,7 +64,12 @@ class CollectiveCalls:
     @property
     def bytes(self) -> Int64:
         """The larger of what goes in and what comes out; NONE if the trace does not say."""
-        return np.array([_bytes(message) for message in self.message], np.int64)
+        elements = (max(said.elements_in, said.elements_out) for said in self.message)
+        each = (NUMBER_BYTES.get(number_format(said.element_type), 0) for said in self.message)
+        found = [
+            count * size if count >= 0 and size else NONE for count, size in zip(elements, each, strict=True)
+        ]
+        return np.array(found, np.int64)
 
 
 def experts_overlap(host: Host, kernels: Kernels) -> bool:
@@ -86,8 +91,8 @@ def on_device(host: Host, kernels: Kernels) -> CollectiveCalls:
     events = host.events
     chosen = np.flatnonzero(kernels.family == Family.COLLECTIVE)
     event, origin = kernels.event[chosen], kernels.origin[chosen]
-    named = events.category == Category.CPU_OP
-    called = host.tree.nearest_of(named & _named(host, COLLECTIVE_PARAMETERS))
+    own = np.array([text == COLLECTIVE_PARAMETERS for text in events.names] or [False], np.bool_)
+    called = host.tree.nearest_of((events.category == Category.CPU_OP) & own[events.name])
     call = np.where(origin == NONE, NONE, called[origin])
     # Of kernels without such an operation, each one is a call.
     lone = np.where(call == NONE, -1 - np.arange(len(call)), call)
@@ -102,13 +107,6 @@ def on_device(host: Host, kernels: Kernels) -> CollectiveCalls:
     return _calls(
         host, event[first[order]], call[first[order]], origin[first[order]], start[order], end[order]
     )
-
-
-def _named(host: Host, name: str) -> Bool:
-    """Mask of the events of this name, shape (n,)."""
-    events = host.events
-    known = np.array([text == name for text in events.names] or [False], np.bool_)
-    return known[events.name] if len(events) else np.zeros(0, np.bool_)
 
 
 def _calls(host: Host, event: Int64, call: Int64, origin: Int64, start: Int64, end: Int64) -> CollectiveCalls:
@@ -126,12 +124,6 @@ def _calls(host: Host, event: Int64, call: Int64, origin: Int64, start: Int64, e
         for said, marked, kernel in zip(messages, mark.tolist(), event.tolist(), strict=True)
     ]
     return CollectiveCalls(event, call, start, end, kinds, messages)
-
-
-def _bytes(message: Message) -> int:
-    elements = max(message.elements_in, message.elements_out)
-    each = NUMBER_BYTES.get(number_format(message.element_type), 0)
-    return elements * each if elements >= 0 and each else NONE
 
 
 @dataclass(frozen=True)
@@ -205,12 +197,9 @@ def collective_launches(host: Host, kernel: Int64, launch: Int64) -> CollectiveL
     around = host.tree.nearest_of(is_mark)
     found = np.where(launch == NONE, NONE, around[launch])
     names = ["" if event == NONE else events.names[events.name[event]] for event in found.tolist()]
-    return CollectiveLaunches(kind, names, _callers(host, launch))
-
-
-def _callers(host: Host, launch: Int64) -> list[str]:
-    own = np.full(len(host.events), NONE, np.int32)
+    own_caller = np.full(len(events), NONE, np.int32)
     for number, (_, pattern) in enumerate(CALLERS):
-        own[(own == NONE) & match(host.events, pattern)] = number
-    found = np.where(launch == NONE, NONE, host.tree.nearest(own)[launch])
-    return ["" if number == NONE else CALLERS[number][0] for number in found.tolist()]
+        own_caller[(own_caller == NONE) & match(events, pattern)] = number
+    of_caller = np.where(launch == NONE, NONE, host.tree.nearest(own_caller)[launch])
+    callers = ["" if number == NONE else CALLERS[number][0] for number in of_caller.tolist()]
+    return CollectiveLaunches(kind, names, callers)

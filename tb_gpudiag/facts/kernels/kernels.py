@@ -16,7 +16,6 @@ from tb_gpudiag.facts.core.intervals import Intervals, ShownRanges, Window, long
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary import gpu_names, operators
 from tb_gpudiag.vocabulary.collective_kinds import FSDP_HOOK
 from tb_gpudiag.vocabulary.kernel_families import MATRIX_FAMILIES, Arithmetic, Family
@@ -63,7 +62,10 @@ class Kernels:
         # Shape (k,): the host call that launched each, else the operator that it names, or NONE.
         self.origin: Int64 = joined.origin[place]
         # Shape (k,): blocks of the grid, NaN where blocks_per_sm was recorded instead, and where neither was.
-        self.blocks = _blocks(events, self.event, joined.launch[place])
+        # A launch call says for certain whether its grid is in blocks or in threads.
+        launch = joined.launch[place]
+        launched = np.where(launch == NONE, np.float32(np.nan), events.blocks[launch])
+        self.blocks: Float32 = np.where(np.isnan(launched), events.blocks[self.event], launched)
         recorded = events.blocks_per_sm[self.event]
         derived = self.blocks / np.float32(multiprocessors) if multiprocessors else recorded
         self.blocks_per_sm: Float32 = np.where(np.isnan(recorded), derived, recorded)
@@ -146,15 +148,6 @@ class Kernels:
     def fp64(self) -> Bool:
         """Mask of kernels that compute with 64-bit numbers."""
         return self.arithmetic == Arithmetic.FP64
-
-
-def _blocks(events: Events, kernel: Int64, launch: Int64) -> Float32:
-    """Return the blocks of each kernel's grid; NaN where the trace does not say.
-
-    A launch call says for certain whether its grid is in blocks or in threads.
-    """
-    launched = np.where(launch == NONE, np.float32(np.nan), events.blocks[launch])
-    return np.where(np.isnan(launched), events.blocks[kernel], launched)
 
 
 def _column(values: list[int] | list[bool] | list[Arithmetic], name: Int64) -> UInt8:
@@ -247,7 +240,9 @@ def unfused_attention(kernels: Kernels, host: Host) -> UnfusedAttention:
     between = np.zeros(len(kernels.event), np.bool_)
     matmuls = np.zeros(len(kernels.event), np.bool_)
     found = [np.zeros(0, np.int64)]
-    batched = _launched_by_batched_matmul(kernels, host)
+    operator = kernels.operators(host)
+    batched = (kernels.family == Family.GEMM) & (operator != NONE)
+    batched &= match(host.events, BATCHED_MATMUL)[operator]
     for _, own in places_of_each(events.stream[kernels.event]):
         if not kernels.softmax[own].any():
             continue
@@ -267,13 +262,6 @@ def unfused_attention(kernels: Kernels, host: Host) -> UnfusedAttention:
         np.add.at(marks, second, -1)
         between[own[np.cumsum(marks)[:-1] > 0]] = True
     return UnfusedAttention(np.concatenate(found), matmuls, between)
-
-
-def _launched_by_batched_matmul(kernels: Kernels, host: Host) -> Bool:
-    """Mask of matmul kernels that an operator for batches launched, shape (k,)."""
-    operator = kernels.operators(host)
-    named = match(host.events, BATCHED_MATMUL)
-    return (kernels.family == Family.GEMM) & (operator != NONE) & named[operator]
 
 
 @dataclass(frozen=True)

@@ -104,10 +104,14 @@ def find_mfu(
     """Account for a device's peak. kernels, roofline: the device's, in the window. communication: mask of
     communication kernels, shape (n,). recomputed: see there. borders_ns: of the steps in the
     window, shape (s + 1,)."""
-    time_ns = shared_ns(kernels.start_ns, kernels.end_ns, _computes(kernels, host, communication))
+    # What counts as computing: see ledger.Busy.
+    computes = (host.events.category[kernels.event] != Category.MEMCPY) & ~communication[kernels.event]
+    time_ns = shared_ns(kernels.start_ns, kernels.end_ns, computes)
     operator = kernels.operators(host)
     known, unknown = _known(kernels, host, operator, roofline)
-    used = _Used(roofline, _by_operator(roofline, known, time_ns))
+    of_operator = np.zeros(len(roofline.operators))
+    np.add.at(of_operator, roofline.operator[known], time_ns[known])
+    used = _Used(roofline, of_operator)
     idle_ns = time.ledger.by_cause(window)
     lacking_ns = idle_ns.pop(Cause.UNRECORDED, 0)
     unknown_ns = float(time_ns[unknown].sum()) + lacking_ns
@@ -144,12 +148,6 @@ def find_mfu(
     )
 
 
-def _computes(kernels: Kernels, host: Host, communication: Bool) -> Bool:
-    """Mask of the work that counts as computing (see Busy), shape (k,)."""
-    copies = host.events.category[kernels.event] == Category.MEMCPY
-    return ~copies & ~communication[kernels.event]
-
-
 def _known(kernels: Kernels, host: Host, operator: Int64, roofline: Roofline) -> tuple[Bool, Bool]:
     """Masks of the kernels of operators with known FLOPs, and of those that may compute unknown ones, shape
     (k,) each. The others are memory-bound. operator: see Kernels.operators."""
@@ -159,13 +157,6 @@ def _known(kernels: Kernels, host: Host, operator: Int64, roofline: Roofline) ->
     of_torch = (operator != NONE) & plain[operator]
     may_compute = kernels.matrix | ((kernels.family == Family.OTHER) & ~of_torch)
     return known, ~known & may_compute
-
-
-def _by_operator(roofline: Roofline, known: Bool, time_ns: Float64) -> Float64:
-    """Add up the time of these kernels by operator, shape (o,)."""
-    found = np.zeros(len(roofline.operators))
-    np.add.at(found, roofline.operator[known], time_ns[known])
-    return found
 
 
 def _most_of(kernels: Kernels, host: Host, operator: Int64, time_ns: Float64) -> tuple[str, ...]:

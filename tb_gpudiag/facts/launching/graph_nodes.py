@@ -207,6 +207,9 @@ def _captured(events: Events, file: int, numbers: dict[str, int]) -> Iterator[_G
     ends = calls[match_some(events, api_calls.CAPTURE_END, calls)]
     launches = calls[match_some(events, api_calls.LAUNCH_CALL, calls)]
     launches = launches[~match_some(events, api_calls.GRAPH_LAUNCH, launches)]
+    marks_of_capture = events.where(Category.USER_ANNOTATION)
+    marks_of_capture = marks_of_capture[match_some(events, marks.CAPTURE, marks_of_capture)]
+    marked_from = events.start_ns[marks_of_capture]
     for begin in begins.tolist():
         thread, start = events.thread[begin], events.start_ns[begin]
         after = events.start_ns[ends[(events.thread[ends] == thread) & (events.start_ns[ends] > start)]]
@@ -214,7 +217,9 @@ def _captured(events: Events, file: int, numbers: dict[str, int]) -> Iterator[_G
         own = launches[inside & (events.start_ns[launches] < after.min(initial=np.iinfo(np.int64).max))]
         names = [_call_name(events, call) for call in own.tolist()]
         if len(own) and len(after) and all(names):
-            yield _graph(names, own, _captured_size(events, begin), numbers, file)
+            marked = marks_of_capture[(marked_from <= start) & (events.end_ns[marks_of_capture] >= start)]
+            around = events.names[events.name[marked[-1]]] if len(marked) else ""
+            yield _graph(names, own, marks.captured_size(around) if around else NONE, numbers, file)
 
 
 def _call_name(events: Events, call: int) -> str:
@@ -223,15 +228,6 @@ def _call_name(events: Events, call: int) -> str:
         return events.launched_kernels[events.launched[call]]
     name = events.names[events.name[call]]
     return _SET if "Memset" in name else _COPY if "Memcpy" in name else ""
-
-
-def _captured_size(events: Events, begin: int) -> int:
-    """The batch size that the mark around a capture says, or NONE."""
-    marked = events.where(Category.USER_ANNOTATION)
-    marked = marked[match_some(events, marks.CAPTURE, marked)]
-    at = events.start_ns[begin]
-    around = marked[(events.start_ns[marked] <= at) & (events.end_ns[marked] >= at)]
-    return marks.captured_size(events.names[events.name[around[-1]]]) if len(around) else NONE
 
 
 def _launched(work: Work, batches: BatchSizes, numbers: dict[str, int]) -> Iterator[_Graph]:

@@ -226,7 +226,12 @@ def hotspots(costs: LaunchCosts, host: Host, kind: HotspotKind) -> list[Hotspot]
     # Small numbers are sorted in one pass.
     small = member.astype(np.uint16) if groups <= 1 << 16 else member
     by_group = by_weight[np.argsort(small[by_weight], kind="stable")]
-    places = _places(events, costs, by_group)
+    call, idle = costs.event[by_group], costs.idle_ns[by_group] > 0
+    places = (
+        np.where(idle, costs.idle_start_ns[by_group], events.start_ns[call]),
+        np.where(idle, costs.idle_end_ns[by_group], events.end_ns[call]),
+        costs.device[by_group].astype(np.int64),
+    )
     first = np.cumsum(count) - count
     stop = first + np.minimum(count, MOST_RANGES)
     return [
@@ -262,13 +267,3 @@ def _label(events: Events, host: Host, group: int, kind: HotspotKind) -> str:
     if group == NONE:
         return _NOWHERE[kind]
     return str(host.frame(group)) if kind == "line" else module_name(events.names[group])
-
-
-def _places(events: Events, costs: LaunchCosts, some: Int64) -> tuple[Int64, Int64, Int64]:
-    """Return the ranges that show launches on the timeline: (start, end, device)."""
-    call, idle = costs.event[some], costs.idle_ns[some] > 0
-    return (
-        np.where(idle, costs.idle_start_ns[some], events.start_ns[call]),
-        np.where(idle, costs.idle_end_ns[some], events.end_ns[call]),
-        costs.device[some].astype(np.int64),
-    )

@@ -60,7 +60,10 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
     longer = time_ns(uneven.high_ns / (uneven.of_steps if uneven.pattern == "persistent" else uneven.steps))
     when = "in every step" if always else f"in {uneven.steps} of {count(uneven.of_steps, 'step')}"
     takes = "take" if several else "takes"
-    said = finding_of_late(facts, members, uneven.part_ns // len(members))
+    said, device = (
+        finding_of_late(facts, members, uneven.part_ns // len(members)),
+        "GPU" if facts.on_gpu else "CPU",
+    )
     # A problem in more than one step that most others do not have is no chance, however often it happens.
     often = uneven.steps >= LEAST_STEPS and not uneven.lacks_cores
     chance = uneven.may_be_chance and not (often and said is not None and said.severity > pb.Finding.INFO)
@@ -72,9 +75,9 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
     return Finding(
         title=f"{capitalized(who)} {takes} {longer} longer than {'their' if several else 'its'} peers "
         f"{when}, and all ranks wait",
-        summary=f"{_why(uneven, several, _device(facts))}{own_report_text(said)} The other ranks wait for "
+        summary=f"{_why(uneven, several, device)}{own_report_text(said)} The other ranks wait for "
         f"{'them' if several else 'it'} in collectives.{f' {doubt}' if chance else ''}",
-        fix=_fix(uneven, _device(facts), said),
+        fix=_fix(uneven, device, said),
         cost_ns=uneven.high_ns,
         saving=_saving(uneven, chance),
         evidence=[
@@ -142,10 +145,6 @@ def _why(uneven: Uneven, several: bool, device: str) -> str:
         )
     spends = "GPU spends" if device == "GPU" else "host spends"
     return f"{its} {spends} the time on {part_text(uneven.part)}."
-
-
-def _device(facts: JobFacts) -> str:
-    return "GPU" if facts.on_gpu else "CPU"
 
 
 _FIXES = {

@@ -91,18 +91,19 @@ _EMPTY = Finding(
 
 def _unseen(use: GpuUse, *, leads: bool) -> Finding:
     """The job used a GPU, or may have used one: nothing is known about what it does."""
+    how = _RECORD_GPU if use.listed or use.operators else f"{_RECORD_GPU} {_ON_A_MAC}"
     if use.counted:
         title = "Kernels were counted, and not timed"
+        how = "For times, record with ProfilerActivity.CUDA and without profiler_metrics, after a warm-up."
         summary = (
             "CUPTI's range profiler collected counters. For that it runs kernels one by one and again, so "
             "launches take far longer than in the job."
         )
     elif use.launches:
-        title = "Kernels were launched, but no GPU activity was recorded"
+        title, how = "Kernels were launched, but no GPU activity was recorded", _TRACER_FAILED
         summary = (
-            "The host launched GPU work, but the trace contains none of it: the profiler could not trace "
+            "The host launched GPU work, but the trace contains none of it: the profiler could not trace it."
         )
-        summary += "the GPU."
     elif use.certain:
         title = "The job used a GPU, but its activity was not recorded"
         summary = "The trace shows the host's side of a job on a GPU, and nothing of the GPU itself."
@@ -120,24 +121,17 @@ def _unseen(use: GpuUse, *, leads: bool) -> Finding:
             _APPLE_URL,
         )
         if use.apple
-        else record_again(_how_to_record(use)),
+        else record_again(how),
         evidence=list(_signs(use)),
         severity=Severity.WARNING,
         leads=leads,
     )
 
 
-def _how_to_record(use: GpuUse) -> str:
-    if use.counted:
-        return "For times, record with ProfilerActivity.CUDA and without profiler_metrics, after a warm-up."
-    if use.launches:
-        return _TRACER_FAILED
-    is_cuda = use.listed or use.operators
-    return _RECORD_GPU if is_cuda else f"{_RECORD_GPU} {_ON_A_MAC}"
-
-
 def _moved_nothing(facts: Facts) -> Finding:
-    use, peak_bytes, capacity_bytes = facts.gpu_use, *_memory(facts)
+    use, listed = facts.gpu_use, facts.trace.metadata.device_properties
+    peak_bytes = max((memory.peak_allocated_bytes for memory in facts.memory), default=0)
+    capacity_bytes = max((parse_properties(entry).memory_bytes for entry in listed), default=0)
     shown = (
         "All memory that was recorded is the CPU's, and operators compute on the main thread."
         if facts.recorded.memory
@@ -158,13 +152,6 @@ def _moved_nothing(facts: Facts) -> Finding:
         severity=Severity.WARNING,
         leads=True,
     )
-
-
-def _memory(facts: Facts) -> tuple[int, int]:
-    """The most bytes of the CPU that were in use, and what the machine's largest GPU has; 0 if unknown."""
-    peaks = [memory.peak_allocated_bytes for memory in facts.memory]
-    listed = [parse_properties(entry).memory_bytes for entry in facts.trace.metadata.device_properties]
-    return max(peaks, default=0), max(listed, default=0)
 
 
 def _signs(use: GpuUse) -> Iterator[Evidence]:
