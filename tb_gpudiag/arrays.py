@@ -44,6 +44,13 @@ def mask_of(index: npt.NDArray[Any] | Sequence[int], count: int) -> Bool:
     return found
 
 
+def marked(mask: Bool, index: npt.NDArray[Any]) -> Bool:
+    """Whether the mask holds at each index, shape of `index`: not at NONE."""
+    found: Bool = index != NONE
+    found[found] = mask[index[found]]
+    return found
+
+
 def places_of(kept: npt.NDArray[Any], count: int) -> Int64:
     """Return the place of each entry among those that are kept; NONE for the others, and of NONE.
 

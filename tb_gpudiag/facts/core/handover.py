@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, Numbers, mask_of
+from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, Numbers, marked, mask_of
 from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause, CauseSpans, repaint
 from tb_gpudiag.facts.core.host import UNDECIDED, Host
 from tb_gpudiag.facts.core.intervals import Intervals, Window, expand, places_of_each, union
@@ -175,9 +175,7 @@ class HostTime:
         return spans._replace(cause=cause)
 
     def _waits_for_engine(self, event: Numbers) -> Bool:
-        found: Bool = event != NONE
-        found[found] = self.host.engine_wait[event[found]]
-        return found
+        return marked(self.host.engine_wait, event)
 
     def profiled(self, spans: CauseSpans) -> CauseSpans:
         """Split spans where the profiler or lazy loading ran, whose events have no thread of their own; where

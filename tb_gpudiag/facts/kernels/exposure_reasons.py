@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8, summed
+from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8, marked, summed
 from tb_gpudiag.facts.core.causes import Cause, CauseSpans
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, coverage, expand, overlapping, union
@@ -196,17 +196,14 @@ def _passes(host: Host) -> Bool:
     """Mask of the marks of whole forward passes. Each unit of FSDP1 has one, and in a backward pass again if
     it is computed again there."""
     found = match(host.events, marks.PARALLEL_FORWARD)
-    inside = host.tree.parent != NONE
     around = host.tree.under(found | match(host.events, operators.BACKWARD_NODE))
-    inside[inside] = around[host.tree.parent[inside]]
-    return found & ~inside
+    return found & ~marked(around, host.tree.parent)
 
 
 def _added_ns(host: Host) -> Int64:
     """When gradients were added to those of an earlier backward pass: by autograd's node, or by FSDP, whose
     frames of Python may be in between."""
-    inside = host.tree.parent != NONE
-    inside[inside] = match(host.events, operators.ACCUMULATES)[host.tree.parent[inside]]
+    inside = marked(match(host.events, operators.ACCUMULATES), host.tree.parent)
     inside |= host.tree.under(match(host.events, FSDP_REDUCES))
     return host.events.start_ns[inside & match(host.events, operators.ADDS)]
 

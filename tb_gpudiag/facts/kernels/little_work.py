@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int64, marked
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import groups
 from tb_gpudiag.trace.events import Events
@@ -34,9 +34,7 @@ def in_small_operators(host: Host, step_starts_ns: Int64) -> Bool:
     fast_ns = own_ns[order][np.cumsum(count) - count + count // _FAST_CALL] if len(calls) else own_ns
     small = np.zeros(len(events), np.bool_)
     small[calls] = (fast_ns < SMALL_NS)[kind]
-    found: Bool = host.operator != NONE
-    found[found] = small[host.operator[found]]
-    return found
+    return marked(small, host.operator)
 
 
 def _kinds(events: Events, calls: Int64, step_starts_ns: Int64) -> Int64:

@@ -8,7 +8,7 @@ import re
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64, Numbers
+from tb_gpudiag.arrays import NONE, Bool, Int64, Numbers, marked
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, Window, clip, coverage, distinct, union
 from tb_gpudiag.facts.core.launches import Work
@@ -87,8 +87,7 @@ def launch_modes(
 
 def _traced_only(work: Work, launched: Bool, compiled: Bool) -> bool:
     """launched: mask of the work, shape (g,). compiled: mask of the events in compiled code, shape (n,)."""
-    own = launched & work.linked
-    own[own] = compiled[work.launch[own]]
+    own = launched & marked(compiled, work.launch)
     # The kernels of a graph that is replayed may not be recorded.
     if not own.any() or work.in_graph[launched].any():
         return False

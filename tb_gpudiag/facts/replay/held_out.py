@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int64, marked
 from tb_gpudiag.facts.core.intervals import Intervals, distinct, subtract, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
@@ -139,11 +139,8 @@ def _of_other_half(value: Int64, usable: Bool, half: Int64, keys: Sequence[Int64
 def _waits_too_long(events: Events, calls: Calls, turnaround_ns: int) -> Bool:
     """Mask of the synchronizations that went on waiting after the work that they waited for had ended,
     shape (c,)."""
-    found: Bool = calls.event != NONE
     synchronizes = match(events, DEVICE_WAIT) | match(events, EVENT_WAIT) | match(events, STREAM_WAIT)
-    found[found] = synchronizes[calls.event[found]]
-    found &= calls.inside_ns > turnaround_ns + NOISE_NS
-    return found
+    return marked(synchronizes, calls.event) & (calls.inside_ns > turnaround_ns + NOISE_NS)
 
 
 def _waits_for_other_ranks(work: Work, communication: Bool, streams: Streams, part: Int64) -> Intervals:

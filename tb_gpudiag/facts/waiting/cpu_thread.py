@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool
+from tb_gpudiag.arrays import NONE, Bool, marked
 from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause, CauseSpans, repaint
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals
@@ -33,10 +33,10 @@ def cpu_thread(spans: CauseSpans, host: Host, under_way: Intervals) -> CauseSpan
     spans: as HostTime finds them. under_way: when a collective was."""
     if not len(spans.start_ns):
         return spans
-    in_node = _of(spans, _nodes(host))
+    in_node = marked(_nodes(host), spans.event)
     long = spans.end_ns - spans.start_ns >= LEAST_USER_CODE_NS
     cause = np.where(in_node & long & (spans.cause == Cause.DISPATCH), np.uint8(Cause.PYTHON), spans.cause)
-    cause = np.where(_of(spans, _compiled_kernels(host)), np.uint8(Cause.DISPATCH), cause)
+    cause = np.where(marked(_compiled_kernels(host), spans.event), np.uint8(Cause.DISPATCH), cause)
     spans = spans._replace(cause=cause.astype(np.uint8))
     return repaint(spans, under_way, Cause.COLLECTIVE, _may_wait(spans, host, in_node))
 
@@ -66,12 +66,5 @@ def _may_wait(spans: CauseSpans, host: Host, in_node: Bool) -> Bool:
     waits = events.category == Category.USER_ANNOTATION
     frame = events.category == Category.PYTHON_FUNCTION
     waits |= frame & (host.engine_wait | match(events, MESSAGE_WAIT))
-    at_rest = (spans.event == NONE) | in_node | _of(spans, waits)
+    at_rest = (spans.event == NONE) | in_node | marked(waits, spans.event)
     return at_rest & np.isin(spans.cause, np.array((*BETWEEN_CALLS, Cause.DISPATCH), np.uint8))
-
-
-def _of(spans: CauseSpans, chosen: Bool) -> Bool:
-    """Mask of the spans whose event is a chosen one, shape (p,)."""
-    found: Bool = spans.event != NONE
-    found[found] = chosen[spans.event[found]]
-    return found

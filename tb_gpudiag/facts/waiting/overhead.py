@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64, mask_of
+from tb_gpudiag.arrays import NONE, Bool, Int64, marked, mask_of
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals
 from tb_gpudiag.facts.core.launches import Work
@@ -166,6 +166,4 @@ def in_slow_views(host: Host) -> Bool:
     pieces = np.maximum(1, np.bincount(parent[parent != NONE], minlength=len(events)))
     slow = match(events, COMPUTES_NOTHING) & (events.category == Category.CPU_OP)
     slow &= host.tree.own_ns >= SLOW_VIEW_NS * pieces
-    found: Bool = host.operator != NONE
-    found[found] = slow[host.operator[found]]
-    return found
+    return marked(slow, host.operator)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool
+from tb_gpudiag.arrays import Bool, marked
 from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause, CauseSpans
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, merged, subtract, union
@@ -229,8 +229,7 @@ def _on_gpu(found: Finding, kind: HostTask, on_host: Intervals, computing_ns: in
 def _task_time(facts: Facts, kind: HostTask) -> Intervals:
     """The main thread's time in this kind of task, whether or not the GPU was idle, without data loading."""
     main_thread = facts.main_thread_spans
-    some = (main_thread.event != NONE) & np.isin(main_thread.cause, _HOST)
-    some[some] = facts.host_work.tasks.kind[main_thread.event[some]] == kind
+    some = np.isin(main_thread.cause, _HOST) & (facts.host_work.tasks.of(main_thread.event) == kind)
     return union(main_thread.start_ns[some], main_thread.end_ns[some])
 
 
@@ -247,13 +246,11 @@ def _general_finding(facts: Facts, lost: Lost, chosen: Bool, reported: Intervals
     short_of_cores = stalls.several and stalls.total_ns >= MOSTLY_STALLED * cost_ns
     crowded = oversubscribed_sentence(stalls) if short_of_cores or facts.job.loader else ""
     subject = _subject(python_ns, cost_ns)
-    views = chosen & (lost.event != NONE)
-    views[views] = facts.host_work.slow_views[lost.event[views]]
+    views = chosen & marked(facts.host_work.slow_views, lost.event)
     slow_views = not short_of_cores and 2 * lost.total_ns(views) >= cost_ns
     many = not (launching or in_python or short_of_cores or slow_views or facts.job.server is not None)
     many = many and _many_operators(facts, lost, chosen)
-    updating = chosen & (lost.event != NONE)
-    updating[updating] = facts.host_work.optimizer_steps[lost.event[updating]]
+    updating = chosen & marked(facts.host_work.optimizer_steps, lost.event)
     batches = 2 * lost.total_ns(updating) < cost_ns  # an optimizer does the same for any batch
     fix = _CORES if short_of_cores else _fix(advice, launching=launching, stacks=stacks, batches=batches)
     if many:

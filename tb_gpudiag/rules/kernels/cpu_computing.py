@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tb_gpudiag.arrays import NONE
+from tb_gpudiag.arrays import marked
 from tb_gpudiag.facts.core.places import by_operator
 from tb_gpudiag.facts.core.steady import MOST
 from tb_gpudiag.facts.facts import Facts
@@ -84,10 +84,8 @@ _WAITS_FOR_CORES = (
 
 def _of_tables(facts: Facts, lost: Lost) -> Finding | None:
     """The finding if gradients of whole tables take much of the time."""
-    known = lost.event != NONE
-    gradients, optimizer = known.copy(), known.copy()
-    gradients[known] = facts.host_work.table_gradients[lost.event[known]]
-    optimizer[known] = facts.host_work.optimizer_steps[lost.event[known]]
+    gradients = marked(facts.host_work.table_gradients, lost.event)
+    optimizer = marked(facts.host_work.optimizer_steps, lost.event)
     cost_ns = lost.total_ns(gradients)
     if lost.share(cost_ns) < LEAST_TABLE_SHARE:
         return None

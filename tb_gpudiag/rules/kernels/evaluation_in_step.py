@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int64, marked
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.training_mode import before_backward
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity
@@ -44,7 +44,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
 
 def _on_main_thread(facts: Facts) -> RuleAnswer:
     lost = lost_time(facts)
-    rest = _among(facts.host_work.without_gradients, lost.event)
+    rest = marked(facts.host_work.without_gradients, lost.event)
     rest &= ~in_overhead(lost, facts.host_work.small_operators)  # a loop of those is what GD102 is about
     # An evaluation is all that is said: its time is the same wherever it is told.
     mostly = lost.total_ns(lost.evaluating) >= max(1, lost.total_ns(rest & ~lost.evaluating))
@@ -59,7 +59,7 @@ def _on_main_thread(facts: Facts) -> RuleAnswer:
 
 def _on_gpu(facts: Facts, claimed: Claimed) -> RuleAnswer:
     time = KernelTime(facts)
-    chosen = _among(facts.host_work.without_gradients, time.kernels.origin)
+    chosen = marked(facts.host_work.without_gradients, time.kernels.origin)
     evaluates = facts.host_work.tasks.of(time.kernels.origin) == HostTask.EVALUATING
     chosen |= evaluates
     total_ns, free = time.total_ns(chosen), time.free(chosen, claimed)
@@ -75,13 +75,6 @@ def _on_gpu(facts: Facts, claimed: Claimed) -> RuleAnswer:
         ranges=time.ranges(chosen),
         removable=time.saving(chosen, total_ns),
     )
-
-
-def _among(mask: Bool, event: Int64) -> Bool:
-    """Whether each event is in the mask; not where it is NONE."""
-    found: Bool = event != NONE
-    found[found] = mask[event[found]]
-    return found
 
 
 def _clear(cost_ns: int, window_ns: int) -> Clear:
@@ -106,7 +99,7 @@ def _finding(
     operators = len(np.unique(operator[operator != NONE]))
     # An evaluation in a single one of several steps may be rare.
     recurs = len(np.unique(np.searchsorted(facts.steps.start_ns, time_ns))) >= min(2, len(facts.steps))
-    before = _among(before_backward(facts.host, facts.recorded_steps), event)
+    before = marked(before_backward(facts.host, facts.recorded_steps), event)
     mostly = (2 * weight_ns[some].sum() >= weight_ns.sum() for some in (evaluates, before))
     case = next(compress((_EVALUATES, _BEFORE), mostly), _OTHERS)
     return Finding(

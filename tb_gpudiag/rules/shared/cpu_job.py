@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64, summed
+from tb_gpudiag.arrays import NONE, Bool, Int64, marked, summed
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.recording import Steps
@@ -118,9 +118,7 @@ def cpu_time(lost: Lost, small_operators: Bool) -> CpuTime:
 
 def in_overhead(lost: Lost, small_operators: Bool) -> Bool:
     """Mask of time in operators that compute little, shape (s,). small_operators: mask of events."""
-    found: Bool = lost.of(Cause.DISPATCH, Cause.LAUNCH, Cause.ALLOCATOR) & (lost.event != NONE)
-    found[found] = small_operators[lost.event[found]]
-    return found
+    return lost.of(Cause.DISPATCH, Cause.LAUNCH, Cause.ALLOCATOR) & marked(small_operators, lost.event)
 
 
 def usual_share(facts: Facts, lost: Lost, chosen: Bool, costs: EventCosts) -> float:
