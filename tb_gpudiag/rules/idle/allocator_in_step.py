@@ -11,7 +11,7 @@ from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.emptied_cache import emptying_evidence
-from tb_gpudiag.rules.shared.lost_time import host_time, lost_time, places, removing
+from tb_gpudiag.rules.shared.lost_time import host_time, lost_time, removing
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.api_calls import ALLOCATOR_CALL
 from tb_gpudiag.wording.format import share
@@ -60,7 +60,6 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         "finished all of its work. In a steady step PyTorch's caching allocator needs none of them."
         + (f" {why}" if why else ""),
         fix=fix,
-        cost_ns=cost_ns,
         evidence=[
             Evidence.of_window("Idle during memory calls", cost_ns, lost.window_ns),
             *(
@@ -70,9 +69,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             *_empty_cache_evidence(facts.launches.allocator_calls, steps),
             *(_reserve_evidence(own) if own is not None else ()),
         ],
-        places=places(facts.host, lost.event[chosen], lost.length_ns[chosen], by_operator=True),
-        ranges=lost.ranges(chosen),
-        claims=lost.claims(chosen),
+        **lost.where(facts.host, chosen, by_operator=True),
         removable=removing(host_time(facts.main_thread_spans, Cause.ALLOCATOR)),
         severity=None if recurs else Severity.INFO,
         sure=recurs,

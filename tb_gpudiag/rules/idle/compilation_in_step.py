@@ -103,15 +103,12 @@ def _captured(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
             CODE["captured_again"],
             _URL,
         ),
-        cost_ns=cost_ns,
         evidence=[
             Evidence.of_window("Capturing", cost_ns, lost.window_ns),
             Evidence("Captures", number(len(times.start))),
             Evidence("Longest", duration(int((times.end - times.start).max(initial=0)))),
         ],
-        places=places(facts.host, lost.event[chosen], lost.length_ns[chosen], by_operator=True),
-        ranges=lost.ranges(chosen),
-        claims=lost.claims(chosen),
+        **lost.where(facts.host, chosen, by_operator=True),
         removable=removing(merged(times, lost.stretches(chosen))),
     )
 

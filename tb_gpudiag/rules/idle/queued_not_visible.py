@@ -10,7 +10,7 @@ from tb_gpudiag.facts.waiting.stream_waits import Awaited
 from tb_gpudiag.facts.waiting.sync_sites import waits_in
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
-from tb_gpudiag.rules.shared.lost_time import lost_time, places
+from tb_gpudiag.rules.shared.lost_time import lost_time
 from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import in_quotes, share
@@ -57,7 +57,6 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         f"late. {_seen(facts, bool(awaiting))}"
         + (f" Meanwhile the host waits for this work, mostly in {waiting}." if waiting else ""),
         fix=_once(waiting) if waiting else _fix(facts, bool(awaiting)),
-        cost_ns=cost_ns,
         sure=False,
         evidence=[
             Evidence.of_window("Idle with work queued", cost_ns, lost.window_ns),
@@ -65,9 +64,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             *awaiting,
             *_before_first_work(earlier_ns),
         ],
-        places=places(facts.host, lost.event[chosen], lost.length_ns[chosen], by_operator=True),
-        ranges=lost.ranges(chosen),
-        claims=lost.claims(chosen),
+        **lost.where(facts.host, chosen, by_operator=True),
     )
 
 

@@ -98,13 +98,11 @@ def _of_tables(facts: Facts, lost: Lost) -> Finding | None:
             CODE["sparse"],
             "https://docs.pytorch.org/docs/stable/generated/torch.nn.Embedding.html",
         ),
-        cost_ns=cost_ns,
         evidence=[
             Evidence.of_window("Gradients of tables", cost_ns, lost.window_ns),
             Evidence.of_window("Optimizer", lost.total_ns(optimizer), lost.window_ns),
         ],
-        places=places(facts.host, lost.event[gradients], lost.length_ns[gradients], by_operator=True),
-        ranges=lost.ranges(gradients),
+        **lost.where(facts.host, gradients, by_operator=True),
         removable=replace(
             removing(lost.stretches(gradients | optimizer)),
             beyond="the optimizer goes over few rows, too",

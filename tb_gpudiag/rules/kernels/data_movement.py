@@ -14,7 +14,7 @@ from tb_gpudiag.rules.answer import NO_GPU, Clear, Evidence, Finding, Fix, RuleA
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.cpu_job import in_overhead
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
-from tb_gpudiag.rules.shared.lost_time import lost_time, places
+from tb_gpudiag.rules.shared.lost_time import lost_time
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import duration, number, share_of
@@ -73,7 +73,6 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         summary="Casts, layout changes and copies read and write whole tensors and compute nothing. "
         f"They take {of_busy}.",
         fix=Fix(advice, code, _URL),
-        cost_ns=cost_ns,
         removable=replace(
             time.saving(chosen, cost_ns), least=time.shorter((of_library, 1.0)) if channels_first else None
         ),
@@ -88,9 +87,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             *(_kind_evidence(kind, ns, int((move == kind).sum()), _ON_GPU) for ns, kind in kinds),
             Evidence("All data movement", of_busy),
         ],
-        places=time.places(chosen),
-        ranges=time.ranges(chosen),
-        claims={time.device.id: free},
+        **time.where(chosen, free),
     )
 
 
@@ -128,7 +125,6 @@ def _on_cpu(facts: Facts) -> RuleAnswer:
         title=lost.sentence("Data movement", cost_ns) + f", mostly {main}",
         summary="Casts, layout changes and copies read and write whole tensors and compute nothing.",
         fix=Fix(advice, code, _URL),
-        cost_ns=cost_ns,
         evidence=[
             Evidence.of_window("Data movement", cost_ns, lost.window_ns),
             *(
@@ -136,8 +132,7 @@ def _on_cpu(facts: Facts) -> RuleAnswer:
                 for ns, kind in kinds
             ),
         ],
-        places=places(host, lost.event[chosen], lost.length_ns[chosen], by_operator=True),
-        ranges=lost.ranges(chosen),
+        **lost.where(host, chosen, by_operator=True),
     )
 
 

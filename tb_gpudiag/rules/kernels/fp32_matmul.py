@@ -69,7 +69,6 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         else "Matmuls and convolutions run in full FP32 on the CUDA cores. This GPU's tensor cores are "
         "faster, but unused meanwhile. " + _formats(with_tf32, tf32_gains),
         fix=_fix(with_tf32, tf32_gains, facts.job.training, mostly_bf16=mostly_bf16),
-        cost_ns=cost_ns,
         removable=_removable(time, fp32, cost_ns, (tf32_ns, matmuls_ns)),
         evidence=[
             time.evidence("FP32 on CUDA cores", cost_ns),
@@ -85,9 +84,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             Evidence("Saved by moving half the bytes", duration(others_ns), ("in other FP32 kernels",)),
             *(stated_peaks(peaks) if peaks is not None else []),
         ],
-        places=time.places(fp32),
-        ranges=time.ranges(fp32),
-        claims={time.device.id: free},
+        **time.where(fp32, free),
         # Older GPUs need FP16, which has risks of its own: a hint, not a warning.
         severity=None if with_tf32 else Severity.INFO,
     )

@@ -56,7 +56,6 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             CODE["convert"],
             "https://docs.pytorch.org/docs/stable/tensor_attributes.html#torch-dtype",
         ),
-        cost_ns=cost_ns,
         removable=removable,
         evidence=[
             time.evidence("FP64 kernels", cost_ns),
@@ -64,9 +63,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             time.evidence("FP64 matmuls", time.total_ns(chosen & time.kernels.matrix)),
             *_rates(peaks),
         ],
-        places=time.places(chosen),
-        ranges=time.ranges(chosen),
-        claims={time.device.id: free},
+        **time.where(chosen, free),
         severity=None if slow or unnoticed else Severity.INFO,  # GPUs with fast FP64 are bought for it
     )
 

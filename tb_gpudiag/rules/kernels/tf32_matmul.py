@@ -41,7 +41,6 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             CODE["inference" if facts.job.training is False else "bf16"],
             "https://docs.pytorch.org/docs/stable/amp.html",
         ),
-        cost_ns=free.total,
         removable=Removable(
             time.shorter((tf32, HALF_THE_TIME), (others, HALF_THE_BYTES)), beyond=LESS_TO_MOVE
         ),
@@ -51,9 +50,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             time.evidence("Other kernels with 32-bit numbers", time.total_ns(others)),
             *(stated_peaks(time.device.peaks) if time.device.peaks is not None else []),
         ],
-        places=time.places(tf32),
-        ranges=time.ranges(tf32),
-        claims={time.device.id: free},
+        **time.where(tf32, free),
     )
 
 

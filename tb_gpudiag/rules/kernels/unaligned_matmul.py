@@ -69,12 +69,9 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             CODE["pad"],
             "https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html",
         ),
-        cost_ns=cost_ns,
         removable=time.saving_above_peaks(chosen, cost_ns * MOST_GAIN),
         evidence=evidence,
-        places=time.places(chosen),
-        ranges=time.ranges(chosen),
-        claims={time.device.id: free},
+        **time.where(chosen, free),
     )
 
 

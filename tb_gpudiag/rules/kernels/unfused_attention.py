@@ -41,7 +41,6 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             CODE["fused"],
             "https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html",
         ),
-        cost_ns=cost_ns,
         removable=Removable(
             time.shorter(
                 (found.between, cost_ns / time.total_ns(found.between)),
@@ -56,9 +55,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             Evidence("Unfused attention", number(len(found.softmax), "time")),
             Evidence("The matmuls", duration(time.total_ns(found.matmuls)), _beyond(matmuls_ns)),
         ],
-        places=time.places(found.between),
-        ranges=time.ranges(found.between),
-        claims={time.device.id: free},
+        **time.where(found.between, free),
     )
 
 

@@ -48,7 +48,6 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         summary="Decoding reads every weight once in each step. For few tokens, reading takes longer than "
         "multiplying: more tokens per step are nearly free, and smaller weights are read faster.",
         fix=_fix(facts.job.server),
-        cost_ns=free.total,
         sure=False,  # the names of the kernels do not say how large the weights are
         removable=time.saving(chosen, HALF_THE_BYTES * time.total_ns(chosen)),
         evidence=[
@@ -57,9 +56,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             time.evidence("Products with a single vector", time.total_ns(chosen & kernels.vector)),
             *([Evidence("Tokens per step", number(int(np.median(known))))] if len(known) else []),
         ],
-        places=time.places(chosen),
-        ranges=time.ranges(chosen),
-        claims={time.device.id: free},
+        **time.where(chosen, free),
     )
 
 

@@ -12,7 +12,7 @@ from tb_gpudiag.facts.launching.graph_nodes import NodeGap, NodeGaps
 from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, Removable, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
-from tb_gpudiag.rules.shared.lost_time import lost_time, places
+from tb_gpudiag.rules.shared.lost_time import lost_time
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.libraries import Server
 from tb_gpudiag.wording.format import in_quotes, share
@@ -65,7 +65,6 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         "up.",
         fix=_fix(found, facts.job.server, compiled=facts.launches.modes.compiled.total > 0),
         severity=Severity.WARNING if lost.share(cost_ns) >= WARNING_SHARE else Severity.INFO,
-        cost_ns=cost_ns,
         sure=False,  # the trace does not show how many nodes could be fused
         evidence=[
             Evidence.of_window("Idle between nodes", cost_ns, lost.window_ns),
@@ -77,9 +76,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
                 for label, node in zip(_BEFORE, found.before, strict=False)
             ),
         ],
-        places=places(facts.host, lost.launch[chosen], lost.length_ns[chosen]),
-        ranges=lost.ranges(chosen),
-        claims=lost.claims(chosen),
+        **lost.where(facts.host, chosen, lost.launch),
         removable=Removable(Removal(idle=lost.stretches(chosen)), least=Removal()),
     )
 

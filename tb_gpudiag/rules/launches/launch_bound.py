@@ -15,7 +15,7 @@ from tb_gpudiag.rules.shared.launch_advice import (
     launch_advice,
     with_ddp_copies,
 )
-from tb_gpudiag.rules.shared.lost_time import LONGEST_GAP_NS, host_time, lost_time, places, removing
+from tb_gpudiag.rules.shared.lost_time import LONGEST_GAP_NS, host_time, lost_time, removing
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import in_quotes, share
 from tb_gpudiag.wording.quantity import duration, number, per_step, share_of
@@ -68,7 +68,6 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         f"{on_idle_gpu} found the GPU idle. It then waits for the operator's overhead on the CPU, the launch "
         "call and the launch latency.",
         fix=Fix(advice.fix_text, "\n\n".join(code), advice.url),
-        cost_ns=cost_ns,
         evidence=[
             Evidence.of_window("Idle in short launch gaps", cost_ns, lost.window_ns),
             Evidence("Launches", number(len(calls), "launch", "launches"), per_step(len(calls), steps)),
@@ -87,9 +86,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             Evidence("Median launch call", duration(float(np.median(calls.host_ns)))),
             Evidence("Median GPU time per launch", duration(float(np.median(calls.kernel_ns)))),
         ],
-        places=places(facts.host, lost.launch[chosen], lost.length_ns[chosen], by_operator=True),
-        ranges=lost.ranges(chosen),
-        claims=lost.claims(chosen),
+        **lost.where(facts.host, chosen, lost.launch, by_operator=True),
         removable=removing(launching),
         slowed=Slowed(lost.stretches(chosen), LEAST_SHARE),
     )

@@ -209,7 +209,6 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool, cluster: Cluster) -> Findin
         summary=f"Small kernels from {kind.source}: each launch starts {mean} of GPU work on average, and "
         "the GPU finishes it before the next launch arrives.",
         fix=fix,
-        cost_ns=cost_ns,
         evidence=[
             Evidence.of_window("Idle before these launches", cost_ns, lost.window_ns),
             Evidence(
@@ -227,9 +226,7 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool, cluster: Cluster) -> Findin
             *advice.in_compiled_code,
             *larger_batch_evidence(facts),
         ],
-        places=places(facts.host, lost.launch[chosen], lost.length_ns[chosen], by_operator=True),
-        ranges=lost.ranges(chosen),
-        claims=lost.claims(chosen),
+        **lost.where(facts.host, chosen, lost.launch, by_operator=True),
         removable=_removed(facts, cluster, spans),
         slowed=Slowed(lost.stretches(chosen), LEAST_SHARE),
     )

@@ -17,7 +17,7 @@ from tb_gpudiag.facts.waiting.overhead import LEAST, MOST, EventCosts
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.answer import Evidence, Finding, Fix, Slowed
 from tb_gpudiag.rules.rule import fix_code
-from tb_gpudiag.rules.shared.lost_time import CLEAR_LEAD, ISSUING, LIMITER_SHARE, Lost, places
+from tb_gpudiag.rules.shared.lost_time import CLEAR_LEAD, ISSUING, LIMITER_SHARE, Lost
 from tb_gpudiag.vocabulary.task_names import HostTask
 from tb_gpudiag.wording.format import time_ns
 from tb_gpudiag.wording.quantity import duration, number, per_step
@@ -166,10 +166,8 @@ def python_finding(host: Host, lost: Lost, chosen: Bool) -> Finding:
         fix=Fix(
             "Replace loops by tensor operators, and move the rest out of the step.", _CODE["faster_python"]
         ),
-        cost_ns=cost_ns,
         evidence=[Evidence.of_window("Python between operators", cost_ns, lost.window_ns)],
-        places=places(host, lost.event[chosen], lost.length_ns[chosen]),
-        ranges=lost.ranges(chosen),
+        **lost.where(host, chosen),
         slowed=Slowed(lost.stretches(chosen)),
     )
 
@@ -185,13 +183,11 @@ def dispatch_finding(host: Host, lost: Lost, chosen: Bool, steps: int) -> Findin
         f"{duration(usual_ns)}. Dispatching such an operator takes longer than what it computes. Calls that "
         "take far longer than the same ones otherwise do waited for a core.",
         fix=FEWER_OPERATORS,
-        cost_ns=cost_ns,
         evidence=[
             Evidence.of_window(f"In operators below {time_ns(SMALL_NS)}", cost_ns, lost.window_ns),
             Evidence.of_window("In all operators", whole, lost.window_ns),
             Evidence("Operators", number(len(operators), "operator"), per_step(len(operators), steps)),
         ],
-        places=places(host, lost.event[chosen], lost.length_ns[chosen], by_operator=True),
-        ranges=lost.ranges(chosen),
+        **lost.where(host, chosen, by_operator=True),
         slowed=Slowed(lost.stretches(chosen)),
     )

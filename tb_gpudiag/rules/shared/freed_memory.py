@@ -12,7 +12,7 @@ from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.facts.waiting.loading import loader_kind
 from tb_gpudiag.rules.answer import Evidence, Finding, Fix, Removable
 from tb_gpudiag.rules.rule import fix_code
-from tb_gpudiag.rules.shared.lost_time import Lost, places
+from tb_gpudiag.rules.shared.lost_time import Lost
 from tb_gpudiag.vocabulary.torch_frames import MULTI_PROCESS_ITERATOR
 from tb_gpudiag.wording.quantity import number, per_step
 
@@ -48,13 +48,10 @@ def freeing_finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
         summary="Before the next launch, the host gives large blocks of memory back to the system, which "
         f"takes longer the larger they are.{batches}",
         fix=_PIN if of_workers else _KEEP,
-        cost_ns=cost_ns,
         evidence=[
             Evidence.of_window("Idle while freeing memory", cost_ns, lost.window_ns),
             Evidence("Blocks freed", number(times), per_step(times, len(facts.steps))),
         ],
-        places=places(facts.host, lost.event[chosen], lost.length_ns[chosen]),
-        ranges=lost.ranges(chosen),
-        claims=lost.claims(chosen),
+        **lost.where(facts.host, chosen),
         removable=Removable(Removal(facts.freeing), least=Removal()),
     )

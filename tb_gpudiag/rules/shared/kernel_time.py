@@ -18,7 +18,7 @@ from tb_gpudiag.facts.replay.replay import Removal, Shorter
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.answer import Evidence, Finding, Fix, Place, Range, Removable
 from tb_gpudiag.rules.rule import Claimed
-from tb_gpudiag.rules.shared.lost_time import longest, places
+from tb_gpudiag.rules.shared.lost_time import Where, longest, places
 from tb_gpudiag.rules.shared.roofline_evidence import operator_evidence, stated_peaks
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import share
@@ -124,6 +124,13 @@ class KernelTime:
         """
         weight = self.kernels.duration_ns if weight_ns is None else weight_ns
         return places(self.facts.host, self.kernels.origin[chosen], weight[chosen], by_operator=True)
+
+    def where(self, chosen: Bool, free: Intervals) -> Where:
+        """Say where the chosen kernels are. free: their time that the finding costs and claims."""
+        claims = {self.device.id: free}
+        return Where(
+            cost_ns=free.total, places=self.places(chosen), ranges=self.ranges(chosen), claims=claims
+        )
 
     def ranges(self, chosen: Bool) -> list[Range]:
         """The longest stretches of the chosen kernels on the timeline."""

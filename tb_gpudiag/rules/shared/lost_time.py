@@ -5,7 +5,7 @@ job.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
@@ -46,6 +46,15 @@ LONG_STRETCH_NS = 1_000_000
 
 # If more than half of what the host did is invisible, the trace does not show what it did.
 MOSTLY_UNSEEN = levels.HALF
+
+
+class Where(TypedDict):
+    """What a finding costs, where that time is, and what of it is claimed: fields of Finding."""
+
+    cost_ns: int
+    places: list[Place]
+    ranges: list[Range]
+    claims: dict[int, Intervals]
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +129,19 @@ class Lost:
         if self.device == NO_DEVICE:
             return {}
         return {self.device: self.stretches(chosen)}
+
+    def where(
+        self, host: Host, chosen: Bool, event: Int64 | None = None, *, by_operator: bool = False
+    ) -> Where:
+        """Say where the chosen segments are. event: that each is in, shape (s,); what it is attributed to by
+        default."""
+        at = (self.event if event is None else event)[chosen]
+        return Where(
+            cost_ns=self.total_ns(chosen),
+            places=places(host, at, self.length_ns[chosen], by_operator=by_operator),
+            ranges=self.ranges(chosen),
+            claims=self.claims(chosen),
+        )
 
     def stretches(self, chosen: Bool) -> Intervals:
         """The chosen segments, with adjacent ones merged."""
