@@ -93,27 +93,13 @@ def _unseen(use: GpuUse, *, leads: bool) -> Finding:
     """The job used a GPU, or may have used one: nothing is known about what it does."""
     how = _RECORD_GPU if use.listed or use.operators else f"{_RECORD_GPU} {_ON_A_MAC}"
     if use.counted:
-        title = "Kernels were counted, and not timed"
         how = "For times, record with ProfilerActivity.CUDA and without profiler_metrics, after a warm-up."
-        summary = (
-            "CUPTI's range profiler collected counters. For that it runs kernels one by one and again, so "
-            "launches take far longer than in the job."
-        )
     elif use.launches:
-        title, how = "Kernels were launched, but no GPU activity was recorded", _TRACER_FAILED
-        summary = (
-            "The host launched GPU work, but the trace contains none of it: the profiler could not trace it."
-        )
-    elif use.certain:
-        title = "The job used a GPU, but its activity was not recorded"
-        summary = "The trace shows the host's side of a job on a GPU, and nothing of the GPU itself."
-    else:
-        title = f"GPU activity was not recorded, and the trace lists {gpu_name(use)}"
-        summary = "The trace does not show whether the job used it."
+        how = _TRACER_FAILED
     return Finding(
-        title=title,
-        summary=f"{summary} This file does not show how busy the GPU was, or why it was idle. What the host "
-        "does may cost nothing: it may run ahead of the GPU, and its waits are the GPU's work.",
+        title=no_gpu_sentence(use).removesuffix("."),
+        summary="This file does not show how busy the GPU was, or why it was idle. What the host does may "
+        "cost nothing: it may run ahead of the GPU, and its waits are the GPU's work.",
         fix=Fix(
             "torch.profiler does not record Apple's GPUs. Record with torch.mps.profiler, and open the "
             "recording in Instruments.",

@@ -273,7 +273,9 @@ def test_a_listed_gpu_may_have_worked_where_memory_was_not_recorded(tmp_path: Pa
     a_step(trace.thread())
     facts = facts_of(trace, tmp_path)
     assert find_verdict(facts).limiter == "unknown"
-    assert "lists the machine's GPU (“NVIDIA A100”)" in finding(RULE.check(facts)).title
+    assert (
+        "not known whether the job used the machine's GPU (“NVIDIA A100”)" in finding(RULE.check(facts)).title
+    )
 
 
 def test_operators_that_only_a_cpu_runs_show_that_the_job_ran_there(tmp_path: Path) -> None:
