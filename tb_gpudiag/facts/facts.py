@@ -35,7 +35,7 @@ from tb_gpudiag.facts.core.recording import (
     operator_numbers,
     recording_window,
 )
-from tb_gpudiag.facts.core.steady import Steady, all_of, start_of, start_of_one, steady_part, step_borders
+from tb_gpudiag.facts.core.steady import Steady, all_of, start_of_one, steady_part, step_borders
 from tb_gpudiag.facts.core.transfers import find_transfers
 from tb_gpudiag.facts.device_facts import DeviceFacts, TraceAround
 from tb_gpudiag.facts.host_facts import HostWork, LaunchFacts
@@ -206,15 +206,10 @@ class Facts:
             return all_of(window, steps, self.borders_ns)
         work = self.work
         worked = Window(int(work.start_ns.min()), int(work.end_ns.max()))
-        busy, ledger = self.gpu_times[0].busy.all, self.gpu_times[0].ledger
+        ledger = self.gpu_times[0].ledger
         begins_ns = window.start_ns if len(steps) else start_of_one(work, window, ledger)
-        if not len(steps) and self.inferred_steps is not None:
-            repetitions = self.inferred_steps.steps
-            borders_ns = step_borders(repetitions, work)
-            start_ns = start_of(repetitions, borders_ns, busy, window)
-            begins_ns = max(begins_ns, start_ns)
         alike = self.engine is None
-        return steady_part(window, steps, self.borders_ns, worked, busy, ledger, begins_ns, alike=alike)
+        return steady_part(window, steps, self.borders_ns, worked, ledger, begins_ns, alike=alike)
 
     @cached_property
     def borders_ns(self) -> Int64:

@@ -36,10 +36,6 @@ RECURRING_SHARE = levels.LARGE
 # calls it reads the library from disk.
 MOSTLY = levels.HALF
 
-# In a recording without several steps, so is an operator from this share on, if each of its calls is:
-# cudnn_convolution reads its libraries and searches for 100 ms, of which 20 are calls.
-MOSTLY_OF_ONLY = levels.SIZEABLE
-
 # So is the first call of an operator with a first-run call in it, if it takes this many times as long as the
 # later ones usually do: addmm creates the handle of its library in 117 ms, and then takes 50 us.
 TIMES_LATER = 10
@@ -73,7 +69,7 @@ def first_run(host: Host, work: Work, steps: Steps, memory: MemoryEvents) -> Boo
         found[once[~_returns_memory(events, memory, once)]] = True
     if not found.any():
         return found
-    found[_operators_around(events, np.flatnonzero(found), several_steps=len(steps) > 1)] = True
+    found[_operators_around(events, np.flatnonzero(found))] = True
     found |= first & host.tree.any_below(found)
     return host.tree.under(found)
 
@@ -169,9 +165,8 @@ def _returns_memory(events: Events, memory: MemoryEvents, calls: Int64) -> Bool:
     return found & inside & fell
 
 
-def _operators_around(events: Events, calls: Int64, *, several_steps: bool) -> Int64:
-    """Operators that spend most of their time in these calls, or enough of it if no other call of the same
-    operator went without."""
+def _operators_around(events: Events, calls: Int64) -> Int64:
+    """Operators that spend most of their time in these calls."""
     operators = events.where(Category.CPU_OP)
     spent = np.zeros(len(operators))
     for thread in np.unique(events.thread[calls]):
@@ -181,6 +176,4 @@ def _operators_around(events: Events, calls: Int64, *, several_steps: bool) -> I
             union(events.start_ns[own], events.end_ns[own]), events.start_ns[around], events.end_ns[around]
         )
     took_ns = events.duration_ns[operators]
-    warm = mask_of(events.name[operators[spent < MOSTLY_OF_ONLY * took_ns]], len(events.names))
-    least = np.where(warm[events.name[operators]] | several_steps, MOSTLY, MOSTLY_OF_ONLY)
-    return operators[(took_ns >= ONE_TIME_NS) & (spent >= least * took_ns)]
+    return operators[(took_ns >= ONE_TIME_NS) & (spent >= MOSTLY * took_ns)]

@@ -18,7 +18,7 @@ from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events
-from tb_gpudiag.vocabulary import api_calls, levels
+from tb_gpudiag.vocabulary import api_calls
 from tb_gpudiag.vocabulary.kernel_names import WHOLE_GRAPH
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES
 
@@ -32,10 +32,6 @@ USUAL_RATIO = 2
 
 # A place that launches more different graphs than this is compared with its most frequent ones only.
 MOST_LISTS = 16
-
-# Kernels of a graph take about as long in each launch. If the next work of the stream leaves room for less
-# than this share of those that a launch lacks, they did not run: it is a launch of a smaller graph.
-LEAST_ROOM = levels.HALF
 
 Names = tuple[int, ...]
 """Names of a launch's kernels, in order of start."""
@@ -70,7 +66,6 @@ def unrecorded_graphs(work: Work, steps: Steps, end_ns: int) -> UnrecordedGraphs
     usual = _usual(work.events, launches, steps)
     lacking = {i for i, launch in enumerate(launches) if launch.names != usual[i]}
     waits, queues = _Waits(work), _queues(work)
-    lacking -= _without_room(work, launches, usual, lacking, queues)
     if not lacking:  # otherwise these waits may be for the launches that were found already
         lacking = waits.long_after(launches) | _late_followers(work, launches, queues)
     lacking |= {i for i, launch in enumerate(launches) if waits.went_on_after(launch.call)}
@@ -146,44 +141,6 @@ def _contains(fuller: Names, own: Names) -> bool:
     """Whether a list has all items of another one in the same order."""
     rest = iter(fuller)
     return all(name in rest for name in own)
-
-
-def _without_room(
-    work: Work, launches: list[_Launch], usual: list[Names], lacking: set[int], queues: dict[int, _Queue]
-) -> set[int]:
-    """Find the launches that cannot have run what they lack, because the next work of their stream began too
-    soon. Their graph is a smaller one, such as the last of the pieces that vLLM makes of a model."""
-    events, found = work.events, set()
-    complete = {launch.names: launch for launch in launches}
-    for i in lacking:
-        launch, fuller = launches[i], complete.get(usual[i])
-        if fuller is None or not len(launch.work):
-            continue
-        streams = np.unique(events.stream[work.event[np.r_[launch.work, fuller.work]]])
-        if len(streams) > 1:  # kernels of two branches may run at the same time
-            continue
-        took = work.end_ns - work.start_ns
-        queue, called, returned = queues[int(streams[0])], events.start_ns, events.end_ns
-        begin = max(int(called[launch.call]), queue.before(int(called[launch.call])))
-        room = queue.after(int(returned[launch.call]), NONE) - begin - int(took[launch.work].sum())
-        lacks = _others(fuller.names, launch.names)
-        if begin + room > 0 and room < LEAST_ROOM * took[fuller.work[lacks]].sum():
-            found.add(i)
-    return found
-
-
-def _others(fuller: Names, own: Names) -> list[int]:
-    """Return the places of the longer list's items that are not in the other list, whose items it has in the
-    same order."""
-    rest = iter((*own, NONE))
-    awaited = next(rest)
-    places = []
-    for place, name in enumerate(fuller):
-        if name == awaited:
-            awaited = next(rest)
-        else:
-            places.append(place)
-    return places
 
 
 def _late_followers(work: Work, launches: list[_Launch], queues: dict[int, _Queue]) -> set[int]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.intervals import Intervals, Window, clip, complement, coverage, union
+from tb_gpudiag.facts.core.intervals import Intervals, Window, complement, coverage, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.ledger import Ledger
 from tb_gpudiag.facts.core.recording import Steps
@@ -31,14 +31,6 @@ SPOILED_SHARE = levels.SIZEABLE
 # Whole steps speak for a job, however long the recording is. Where no steps are known, a part of a recording
 # that is shorter than the rest of it may be anything: the recording is judged as a whole.
 MOST = levels.HALF
-
-# A stretch without first-run work in which the GPU does less than this share of its work is a part of setting
-# up: in a public recording of one inference, cuDNN reads its libraries for half of the time.
-LEAST_WORK = levels.SIZEABLE
-
-# A host that later runs ahead of the GPU needs some time before the recording's first launch. It is no part
-# of what repeats, if it is no longer than this many repetitions: a longer one may be the loading of a batch.
-MOST_START = 2
 
 NOT_STEADY = (Cause.INITIALIZATION, Cause.UNRECORDED)
 
@@ -95,20 +87,6 @@ def all_of(recorded: Window, steps: Steps, borders_ns: Int64) -> Steady:
     return Steady(recorded, window, steps, borders_ns, earlier_ns=window.start_ns - int(steps.start_ns[0]))
 
 
-def start_of(repetitions: Steps, borders_ns: Int64, busy: Intervals, recorded: Window) -> int:
-    """Return where a recording without steps begins, in ns: its start; or as long before the GPU's first work
-    as the GPU usually waits in a repetition, if the first repetition launches that work and begins soon.
-
-    borders_ns: of the repetitions, shape (k + 1,). busy: when the GPU works."""
-    first_ns = int(busy.start[0])
-    late = first_ns - recorded.start_ns > MOST_START * np.median(np.diff(borders_ns))
-    if late or first_ns < repetitions.start_ns[0] or len(borders_ns) < FEWEST_STEPS:
-        return recorded.start_ns
-    begin = borders_ns[1:-1]
-    next_work = np.r_[busy.start, busy.end[-1]][np.searchsorted(busy.end, begin, side="right")]
-    return max(recorded.start_ns, first_ns - int(np.median(np.maximum(next_work - begin, 0))))
-
-
 def start_of_one(work: Work, recorded: Window, ledger: Ledger) -> int:
     """Return where a recording without steps begins, in ns: with the GPU's first work, if the host ends up at
     least as far ahead of the GPU as it needed to get there, and loads nothing until then; or else its start.
@@ -129,7 +107,6 @@ def steady_part(
     steps: Steps,
     borders_ns: Int64,
     worked: Window,
-    busy: Intervals,
     ledger: Ledger,
     begins_ns: int,
     *,
@@ -138,9 +115,9 @@ def steady_part(
     """Find the steady part of one device's recording.
 
     recorded: all marked steps, or the whole recording. steps, borders_ns: of all of them, marked or inferred.
-    worked: from the start of any GPU's first work to the end of the last. busy: when the device works.
+    worked: from the start of any GPU's first work to the end of the last.
     ledger: its idle time.
-    begins_ns: without steps, where what speaks for the job begins, see start_of and start_of_one. alike:
+    begins_ns: without steps, where what speaks for the job begins, see start_of_one. alike:
     steps do the same, so that slow first ones are a warm-up: an engine's prefill before its decodes is none.
     """
     whole = all_of(recorded, steps, borders_ns)
@@ -153,7 +130,7 @@ def steady_part(
         # The profiler synchronizes as it stops.
         stops = recorded.start_ns < worked.end_ns < recorded.end_ns
         whole = replace(whole, window=Window(begins_ns, worked.end_ns if stops else recorded.end_ns))
-        window = _steady_stretch(whole.window, recorded, worked.start_ns, ledger, busy)
+        window = _steady_stretch(whole.window, recorded, worked.start_ns, ledger)
     if not window.duration_ns:
         least_ns = max(1, MOST * whole.window.duration_ns)
         most = (cause for cause in NOT_STEADY if _idle(ledger, whole.window, cause) >= least_ns)
@@ -188,12 +165,10 @@ def _steady_steps(borders_ns: Int64, ledger: Ledger, *, alike: bool) -> tuple[in
     return int(first), int(after)
 
 
-def _steady_stretch(
-    whole: Window, recorded: Window, first_work_ns: int, ledger: Ledger, busy: Intervals
-) -> Window:
+def _steady_stretch(whole: Window, recorded: Window, first_work_ns: int, ledger: Ledger) -> Window:
     """Return the longest stretch of a recording without steps between long first-run or unrecorded idle time;
-    an empty one if it is too short to speak for the recording, or has too little of the GPU's work: for what
-    begins with the GPU's first recorded work, if earlier work ran until then."""
+    an empty one if it is too short to speak for the recording: for what begins with the GPU's first recorded
+    work, if earlier work ran until then."""
     length = np.where(_not_steady(ledger), ledger.inside(whole), 0)
     if length.sum() < SPOILED_SHARE * recorded.duration_ns:
         return whole
@@ -205,12 +180,7 @@ def _steady_stretch(
     found = Window(int(rest.start[at]), int(rest.end[at]))
     before = (ledger.cause == Cause.UNRECORDED) & (ledger.end_ns <= first_work_ns)
     speaks = found.duration_ns >= MOST * (recorded.duration_ns - int(ledger.inside(whole)[before].sum()))
-    speaks &= _within(busy, found) >= LEAST_WORK * _within(busy, whole)
     return found if speaks else Window(whole.start_ns, whole.start_ns)
-
-
-def _within(busy: Intervals, window: Window) -> int:
-    return clip(busy, window.start_ns, window.end_ns).total
 
 
 def _not_steady(ledger: Ledger) -> Bool:

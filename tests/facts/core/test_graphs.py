@@ -117,19 +117,6 @@ def test_complete_graphs_lack_nothing(tmp_path: Path) -> None:
     assert not _facts(simulate(Job(steps=3)), tmp_path / "eager").unrecorded_graphs.of
 
 
-@pytest.mark.parametrize(("room_us", "launches"), [(2, 0), (45, 1)])
-def test_a_smaller_graph_leaves_no_room_for_more_kernels(room_us: float, launches: int) -> None:
-    """The last of the pieces that a server makes of a model begins as the others do, and ends sooner."""
-    trace = TraceBuilder()
-    main = trace.thread()
-    for piece in range(3):
-        at = 1_000 + 150 * piece
-        main.graph_launch([("a", at, 40), ("b", at + 40, 60), ("c", at + 100, 40)], at=10 * piece, us=5)
-    main.graph_launch([("a", 1_450, 40), ("b", 1_490, 60)], at=30, us=5)
-    main.launch("logits", at=40, us=5, runs_at=1_550 + room_us, runs_us=50)
-    assert facts_of(trace).unrecorded_graphs.launches == launches
-
-
 @pytest.mark.parametrize(("waited_us", "launches"), [(20, 0), (400, 1)])
 def test_a_synchronization_goes_on_while_an_unrecorded_kernel_runs(waited_us: float, launches: int) -> None:
     trace = TraceBuilder()
