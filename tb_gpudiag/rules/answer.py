@@ -123,7 +123,8 @@ class Removable:
 class Slowed:
     """The main thread's time in a finding's cost, which recording makes longer.
 
-    least_share: of a GPU's step window, from which on the rule finds something.
+    least_share: of the step window, from which on the rule finds something. What recording adds surely may
+    be why a GPU waits for longer than that, and what it adds at most, why a CPU's main thread does.
     """
 
     time: Intervals

@@ -353,6 +353,12 @@ DOUBTS: Sequence[Doubt] = (
         touches=HOST_SPEED | {"input"},
         corrects=without_recorder,
     ),
+    # Each row of a batch is an operator or two, and recording one takes as long as it does.
+    Doubt(
+        lambda facts: facts.on_cpu and not facts.host_work.recorder_cost.frame_starts_ns.size,
+        touches=frozenset({"input"}),
+        corrects=without_recorder,
+    ),
     Doubt(
         lambda facts: facts.engine and all(mark == UNKNOWN_STEP for mark in facts.engine.marks),
         steps=lambda _: Clear(

@@ -81,8 +81,8 @@ def test_a_job_without_a_gpu_speaks_of_the_main_thread(tmp_path: Path) -> None:
     ("computing_us", "small", "limiter", "said"),
     [
         (600, 20, "compute", "This job is CPU-bound."),
-        (530, 28, "compute", "CPU-bound. Beside it, small operators take 28.0%, Python "),
-        (480, 28, "python", "largest cost. Beside it, Python between operators takes 24.0%."),
+        (530, 28, "compute", "CPU-bound. Beside it, 28.0% in operators of a few microseconds each, "),
+        (480, 28, "python", "largest cost. Beside it, 24.0% in Python between operators."),
         (500, 49, "python", "After computing (50.0%), this is the largest cost."),
         (350, 55, "python", "Dispatching them limits this job."),
     ],
@@ -112,7 +112,7 @@ def test_without_a_limiter_the_verdict_names_the_parts_that_are_there(tmp_path: 
     main.op("c10d::allreduce_", at=200, us=400)
     verdict = find_verdict(facts_of(trace, tmp_path))
     assert verdict.limiter == "mixed"
-    assert "collectives take 40.0%, Python between operators takes 40.0%" in plain(verdict.sentence)
+    assert "40.0% in collectives, 40.0% in Python between operators" in plain(verdict.sentence)
     assert "loading" not in verdict.sentence
 
 

@@ -71,7 +71,7 @@ def channels_of(operations: RankOperations, members: Sequence[Digest]) -> Channe
 
     Each process counts up the names of its process groups: two tensor-parallel groups can have the same name
     on different ranks, so a name and the lowest rank identify a group. Operations without a group belong to
-    the world, by kind: on several streams, kinds have no common order.
+    the world, if their rank is in no other group, by kind: on several streams, kinds have no common order.
     """
     ranks = [member.about.rank for member in members]
     index_of = {rank: index for index, rank in enumerate(ranks)}
@@ -86,6 +86,8 @@ def channels_of(operations: RankOperations, members: Sequence[Digest]) -> Channe
     )
     first, inverse = row_groups(*columns)
     distinct = np.stack([column[first] for column in columns], axis=1)
+    # Some back ends name no group. Where a rank is in several, such an operation may be of any.
+    apart = {rank for (_, rank), among in listed.items() if 1 < len(among) < world}
     numbers: dict[_Name, int] = {}
     channels: list[Channel] = []
     taking_part: list[_TakingPart] = []
@@ -93,7 +95,7 @@ def channels_of(operations: RankOperations, members: Sequence[Digest]) -> Channe
     for i, (member, group_code, kind_code, source, destination) in enumerate(distinct.tolist()):
         group, kind = operations.group.texts[group_code], operations.kind.texts[kind_code]
         one = _of_operation(ranks[member], group, kind, (source, destination), listed, world)
-        if one is None:
+        if one is None or (one.name[0] == "world" and ranks[member] in apart):
             continue
         assigned[i] = number = numbers.setdefault(one.name, len(channels))
         if number == len(channels):

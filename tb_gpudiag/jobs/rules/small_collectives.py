@@ -9,11 +9,12 @@ from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.bandwidth import SMALL_BYTES
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.operations import COMPUTING
+from tb_gpudiag.jobs.rules.job_verdict import limiter_parts
 from tb_gpudiag.jobs.rules.job_words import at_most, capitalized, collective_text
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.vocabulary import levels
-from tb_gpudiag.vocabulary.collective_kinds import FSDP
+from tb_gpudiag.vocabulary.collective_kinds import FSDP, GRADIENTS
 from tb_gpudiag.wording.format import count, share, size_bytes
 from tb_gpudiag.wording.quantity import duration, number, size
 
@@ -40,11 +41,11 @@ _JOINABLE = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
 class SmallCollectives:
     """Small collectives that follow one another directly, the same kind in the same group and step.
 
-    kind: that takes most of the time. count: collectives in a row, median. bytes: of one, median. several:
-    collectives of a rank that are in such rows. time_ns: of the rows without computing and the wait at
-    their first collective, mean over ranks. lost_ns: the part of it that one collective for each row saves.
-    saved_ns: the same with the calls between them, which go, too, and with the wait at
-    the first collective on a CPU: its back ends take the cores that later ranks compute on.
+    kind: that takes most of the time, or the caller of all. count: collectives in a row, median. bytes: of
+    one, median. several: collectives of a rank that are in such rows. time_ns: of the rows without computing
+    and the wait at their first collective, mean over ranks. lost_ns: the part of it that one collective for
+    each row saves. saved_ns: the same with the calls between them, which go, too, and with the wait at the
+    first collective on a CPU: its back ends take the cores that later ranks compute on.
     """
 
     kind: str = ""
@@ -58,12 +59,11 @@ class SmallCollectives:
 
 def check(facts: JobFacts) -> RuleAnswer:
     """Find rows of small collectives that cost more than one large collective would."""
-    rows, units, window_ns = rows_of(facts), units_of(facts), facts.job_ns
+    rows, window_ns = rows_of(facts), facts.job_ns
+    units = max((units_of(facts, caller) for caller in _UNITS), key=lambda found: found.lost_ns)
     if units.lost_ns >= max(rows.lost_ns, LEAST_SHARE * window_ns):
         return _of_units(facts, units)
-    if not rows.count:
-        return Clear(f"no {LEAST_IN_A_ROW} small collectives follow one another directly")
-    if rows.lost_ns < LEAST_SHARE * window_ns:
+    if rows.lost_ns < LEAST_SHARE * window_ns or not rows.count:
         return Clear(f"small collectives in a row cost {share(rows.lost_ns, window_ns)} of the step window")
     kind = collective_text(rows.kind)
     return Finding(
@@ -111,23 +111,28 @@ def rows_of(facts: JobFacts) -> SmallCollectives:
     )
 
 
-def units_of(facts: JobFacts) -> SmallCollectives:
-    """Add up FSDP's messages if most of them are small. They are no row: their units compute in between.
-    count: in a step of a rank."""
+def units_of(facts: JobFacts, caller: str) -> SmallCollectives:
+    """Add up the messages of FSDP, or those of hooks on gradients as of DDP, if most of them are small. They
+    are no row: their units compute in between. count: in a step of a rank."""
     operations, waits, members = facts.operations, facts.waits, len(facts.set.members)
-    whole = operations.of_kinds(_JOINABLE) & operations.caller.where(lambda text: text == FSDP)
+    whole = operations.of_kinds(_JOINABLE) & operations.caller.where(lambda text: text == caller)
     small = whole & (operations.bytes > 0) & (operations.bytes <= SMALL_BYTES)
     several = int(small.sum()) // members
     count = several // max(1, len(facts.own_time.steps))
     if count < LEAST_OF_UNITS or small.sum() < levels.HALF * whole.sum():
         return SmallCollectives()
-    time = np.array([waits.exposed_transfer_ns[small[waits.row]].sum()])
+    # Several may be under way at once: together they take no more of a rank's time than its account says.
+    most_ns = members * int(limiter_parts(facts)["communication"])
+    sent_ns = int(waits.exposed_transfer_ns[small[waits.row]].sum())
+    all_ns = int(waits.exposed_waiting_ns.sum() + waits.exposed_transfer_ns.sum())
+    time = np.array([min(sent_ns, most_ns * sent_ns // max(1, all_ns))])
     calls = operations.own_parts.copy()
     calls[COMPUTING] = False
-    freed = np.array([operations.exposed_ns[small].sum() + operations.parts[small][:, calls].sum()])
+    exposed_ns = min(int(operations.exposed_ns[small].sum()), most_ns)
+    freed = np.array([exposed_ns + operations.parts[small][:, calls].sum()])
     return _added_up(
         facts,
-        "all_gather",
+        caller,
         np.flatnonzero(small),
         counts=np.array([count]),
         time_ns=time,
@@ -152,13 +157,12 @@ def _added_up(
 
 
 def _of_units(facts: JobFacts, units: SmallCollectives) -> Finding:
-    window_ns = facts.job_ns
+    window_ns, (title, together, fix) = facts.job_ns, _UNITS[units.kind]
     return Finding(
-        title=f"FSDP gathers and reduces small units by themselves, {units.count:,} times a step: "
-        f"{share(units.time_ns, window_ns)} of the time",
-        summary=f"A message of {size_bytes(units.bytes)} takes as long as its latency, and each unit has "
-        "hooks in Python. The weights of several layers can travel together.",
-        fix=_LARGER_UNITS,
+        title=f"{title}, {units.count:,} times a step: {share(units.time_ns, window_ns)} of the time",
+        summary=f"A message of {size_bytes(units.bytes)} takes as long as its latency. {together} of several "
+        "layers can travel together.",
+        fix=fix,
         cost_ns=units.lost_ns,
         saving=at_most(facts, units.saved_ns, beyond=_CALLS),
         evidence=[
@@ -189,11 +193,26 @@ def _rows(facts: JobFacts) -> tuple[Int64, Int64]:
 
 _CALLS = "the calls between the collectives go, too"
 
-_LARGER_UNITS = Fix(
-    "Make whole blocks the units of FSDP, not single layers.",
-    CODE["units"],
-    "https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html",
-)
+_UNITS = {
+    FSDP: (
+        "FSDP gathers and reduces small units by themselves",
+        "Each unit has hooks in Python, too. The weights",
+        Fix(
+            "Make whole blocks the units of FSDP, not single layers.",
+            CODE["units"],
+            "https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html",
+        ),
+    ),
+    GRADIENTS: (
+        "Gradients are reduced in small messages",
+        "The gradients",
+        Fix(
+            "Reduce more gradients at once: DistributedDataParallel does so unless bucket_cap_mb is small.",
+            CODE["buckets"],
+            "https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
+        ),
+    ),
+}
 
 _FIX = Fix(
     "Send many tensors in one collective: flatten them, or leave the reduction to DistributedDataParallel.",

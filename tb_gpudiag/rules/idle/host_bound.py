@@ -199,7 +199,7 @@ def _task_finding(
         else places(facts.host, tasks.caller(event), lost.length_ns[chosen]),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
-        slowed=Slowed(lost.stretches(chosen), _least_share(kind)),
+        slowed=Slowed(lost.stretches(chosen), _least_share(kind) if on_host is not None else 0.0),
     )
     if on_host is not None:
         idle = Evidence.of_window(f"Idle while {known.activity}", cost_ns, lost.window_ns)

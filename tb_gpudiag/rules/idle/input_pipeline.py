@@ -30,11 +30,9 @@ from tb_gpudiag.rules.shared.host_task_fixes import (
     oversubscribed_sentence,
 )
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, host_time, lost_time, places
-from tb_gpudiag.rules.shared.slowed_recording import least_unrecorded_share
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.task_names import HostTask
 from tb_gpudiag.vocabulary.torch_frames import MULTI_PROCESS_ITERATOR, SINGLE_PROCESS_ITERATOR
-from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import duration, number
 
 CODE = fix_code(__name__)
@@ -90,21 +88,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     later_ns = subtract(lost.stretches(chosen), first).total
     if fetched.fresh.sum() < FEWEST_FRESH and lost.share(later_ns) < ERROR_SHARE:
         found = replace(found, severity=Severity.WARNING)
-    return _unless_recorded(found, facts, lost, chosen)
-
-
-def _unless_recorded(found: Finding, facts: Facts, lost: Lost, chosen: Bool) -> Finding:
-    """The finding, as a hint if on a CPU recording may be why it is worth saying: each row of a batch is an
-    operator or two, and recording one takes as long as it does."""
-    least = _least_share(facts, lost)
-    if lost.device != NO_DEVICE or least_unrecorded_share(found.cost_ns, facts, lost, chosen) >= least:
-        return found
-    return replace(
-        found,
-        summary=f"{found.summary} What recording adds may be why this is more than {share(least)}: compare "
-        "with the step time without a profiler.",
-        severity=Severity.INFO,
-    )
+    return found
 
 
 def _least_share(facts: Facts, lost: Lost) -> float:
@@ -162,7 +146,7 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
         places=places(facts.host, event, length_ns),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
-        slowed=Slowed(lost.stretches(chosen), LEAST_SHARE),
+        slowed=Slowed(lost.stretches(chosen), _least_share(facts, lost)),
         # Nothing is loaded ahead of an iterator's first batch.
         removable=Removable(
             Removal(host_time(facts.main_thread_spans, Cause.INPUT)), least=Removal() if anew else None

@@ -10,7 +10,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import Intervals, coverage
+from tb_gpudiag.facts.core.intervals import Intervals, coverage, merged
 from tb_gpudiag.facts.core.steady import leading_slow_steps
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.stepping.pattern import Pattern, Shape, find_pattern
@@ -160,7 +160,7 @@ def _compared(uneven: _Uneven, slow: Bool, facts: Facts) -> Finding:
     only = [(name, ns) for name, ns in found_only if ns >= ONLY_SHARE * uneven.excess_ns]
     lost = lost_time(facts)
     found = _finding(uneven, only, facts.host, lost, facts.job, inferred=not facts.recorded.steps)
-    if _starts_a_loader(uneven, facts.loader_starts.again):
+    if _starts_a_loader(uneven, merged(facts.loader_starts.once, facts.loader_starts.again)):
         found = replace(found, fix=_KEEP_WORKERS)
     is_unseen = _is_unseen(uneven, lost, facts)
     # Under a load a process loses its core wherever it is, so any part of a single step may grow.
@@ -175,7 +175,7 @@ def _starts_a_loader(uneven: _Uneven, starts: Intervals) -> bool:
     times, slow = uneven.steps.times, uneven.slow
     grew_most = next((cause for _, _, cause in _grown(uneven)), None)
     begins = coverage(starts, times.start_ns[slow], times.end_ns[slow]).any()
-    return grew_most is Cause.INPUT and bool(begins)
+    return grew_most in {Cause.INITIALIZATION, Cause.INPUT} and bool(begins)
 
 
 _KEEP_WORKERS = Fix(

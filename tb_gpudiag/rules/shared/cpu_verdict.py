@@ -44,13 +44,13 @@ def _host(facts: Facts, lost: Lost, spent: CpuTime, unseen_ns: int, start: str) 
     if lost.total_ns(lost.of(Cause.INITIALIZATION)) >= MOST * window_ns:
         return "initialization", f"{start} {first_run_sentence(facts)}"
     hidden = unseen_ns >= MOSTLY_UNSEEN * max(1, spent.python_ns)
-    takes = {**_TAKES, "python": _PYTHON_TAKES[hidden]}
+    words = {**_WORDS, "python": _PYTHON[hidden]}
     first, second = sorted(parts, key=lambda part: -parts[part])[:2]
     most_ns = parts[first]
     if spent.computing_limits:
         first, most_ns = "compute", spent.computing_ns
     elif most_ns < CLEAR_LEAD * parts[second]:
-        said = ", ".join(_taken(spent, takes, frozenset()))
+        said = ", ".join(_taken(spent, words, frozenset()))
         return "mixed", f"{start} No single part of the main thread's time limits this job: {said}."
     rivals = [ns for part, ns in {**parts, "compute": spent.computing_ns}.items() if part != first]
     near = most_ns < CLEAR_LEAD * max(rivals)
@@ -58,53 +58,44 @@ def _host(facts: Facts, lost: Lost, spent: CpuTime, unseen_ns: int, start: str) 
         first = max(spent.host, key=lambda part: spent.host[part])
         most_ns = spent.host[first]
     if first == "python" and hidden:
-        said = f"The main thread spent {share(unseen_ns, window_ns)} of its time in something unrecorded."
-        return "unknown", f"{start} {said} Record with with_stack=True to see what."
+        said = f"The main thread spent {share(unseen_ns, window_ns)} of its time {words[first][0]}."
+        return "unknown", f"{start} {said} {words[first][1]}"
+    where, limits = words[first]
     if first == "tasks":
         task = HostTask(int(spent.task_ns.argmax()))
-        most_ns, where, limits = int(spent.task_ns[task]), f"{HOST_TASK_FIXES[task].activity}.", _OWN_WORK
-    else:
-        where, limits = _HOST_SENTENCES[first]
-    said = f"The main thread spent {share(most_ns, window_ns)} of its time {where} "
+        most_ns, where = int(spent.task_ns[task]), HOST_TASK_FIXES[task].activity
+    said = f"The main thread spent {share(most_ns, window_ns)} of its time {where}. "
     besides = near and spent.computing_ns > most_ns
     said += BESIDES_COMPUTING.format(computing=share(spent.computing_ns, window_ns)) if besides else limits
-    rest = _taken(spent, takes, {first, "compute"} if besides else {first})
+    rest = _taken(spent, words, {first, "compute"} if besides else {first})
     said += f" Beside it, {', '.join(rest)}." if rest and near else ""
     return "python" if first in {"overhead", "tasks"} else first, f"{start} {said}"
 
 
-def _taken(spent: CpuTime, takes: Mapping[str, str], named: Set[str]) -> list[str]:
-    """Say what takes time, most first, without what is named already. takes: part -> words."""
+def _taken(spent: CpuTime, words: Mapping[str, tuple[str, str]], named: Set[str]) -> list[str]:
+    """Say what takes time, most first, without what is named already."""
     parts = {**spent.others, **spent.host, "compute": spent.computing_ns}
     return [
-        f"{takes[part]} {share(ns, spent.window_ns)}"
+        f"{share(ns, spent.window_ns)} {words[part][0]}"
         for part, ns in sorted(parts.items(), key=lambda one: -one[1])
-        if part in takes.keys() - named and ns >= LIMITER_SHARE * spent.window_ns
+        if part in words.keys() - named and ns >= LIMITER_SHARE * spent.window_ns
     ]
 
 
-_TAKES = {
-    "input": "loading data takes",
-    "overhead": "small operators take",
-    "compute": "computing takes",
-    "compile": "compiling takes",
-    "waiting": "waiting in a call takes",
-    "evaluation": "evaluation takes",
-    "tasks": "work such as logging and saving takes",
-    "communication": "collectives take",
+_WORDS = {
+    "input": ("loading data", "The data pipeline limits this job."),
+    "overhead": ("in operators of a few microseconds each", "Dispatching them limits this job."),
+    "compute": ("in operators", "This job is CPU-bound."),
+    "compile": ("compiling", "Compilation limits this job."),
+    "evaluation": ("evaluating the model", "Evaluation limits this job."),
+    "tasks": ("in work such as logging and saving", "The host's own work limits this job."),
+    "communication": ("in collectives", "Communication limits this job."),
+    "waiting": ("waiting in a call", "That limits this job."),
 }
-_PYTHON_TAKES = {False: "Python between operators takes", True: "work that was not recorded takes"}
+"""Where the main thread is, and what is said of the part that takes most."""
 
-
-_OWN_WORK = "The host's own work limits this job."
-
-_HOST_SENTENCES = {
-    "input": ("loading data.", "The data pipeline limits this job."),
-    "overhead": ("in operators of a few microseconds each.", "Dispatching them limits this job."),
-    "compute": ("in operators.", "This job is CPU-bound."),
-    "compile": ("compiling.", "Compilation limits this job."),
-    "evaluation": ("evaluating the model.", "Evaluation limits this job."),
-    "python": ("in Python between operators.", "The host's own code limits this job."),
-    "communication": ("in collectives.", "Communication limits this job."),
-    "waiting": ("waiting in a call.", "That limits this job."),
+_PYTHON = {
+    False: ("in Python between operators", "The host's own code limits this job."),
+    True: ("in something unrecorded", "Record with with_stack=True to see what."),
 }
+"""The same between operators, by whether most of it was not recorded."""

@@ -7,14 +7,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tb_gpudiag.arrays import Bool
 from tb_gpudiag.facts.replay.replay import Replay
 from tb_gpudiag.facts.replay.unslowed import Unslowed
 from tb_gpudiag.facts.waiting.lost_lead import LostLead
 from tb_gpudiag.facts.waiting.overhead import LEAST, MOST
 from tb_gpudiag.rules.answer import Evidence, Finding, Fix, Severity
 from tb_gpudiag.rules.rule import AnyRule
-from tb_gpudiag.rules.shared.lost_time import COMPUTE_SHARE, Lost
+from tb_gpudiag.rules.shared.lost_time import COMPUTE_SHARE
 from tb_gpudiag.rules.shared.odd_recordings import steps_end_unseen
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import count, share, time_ns
@@ -187,8 +186,8 @@ def without_recorder(found: Finding, rule: AnyRule, facts: Facts) -> Finding:
     """Return a finding with the estimated overhead of recording Python frames in its time, and the share of
     the step window without it.
 
-    It is an ERROR only if it would still be one after subtracting the largest estimate, and a hint if on a
-    GPU nothing would be found after subtracting the smallest one.
+    It is an ERROR only if it would still be one after subtracting the largest estimate, and a hint if nothing
+    would be found after subtracting, on a GPU, the smallest one, or without one the largest.
     """
     if found.slowed is None or found.records_again:
         return found
@@ -204,7 +203,7 @@ def without_recorder(found: Finding, rule: AnyRule, facts: Facts) -> Finding:
         return found
     low, high = (_corrected(found.cost_ns, spent_ns, window_ns) for spent_ns in (most_ns, least_ns))
     severity = found.severity
-    if on_gpu and high < found.slowed.least_share:
+    if (high if on_gpu else low) < found.slowed.least_share:
         severity = Severity.INFO
     elif severity is None and rule.error_share is not None and low < rule.error_share:
         severity = rule.severity
@@ -227,13 +226,6 @@ def without_recorder(found: Finding, rule: AnyRule, facts: Facts) -> Finding:
         ],
         severity=severity,
     )
-
-
-def least_unrecorded_share(cost_ns: int, facts: Facts, lost: Lost, chosen: Bool) -> float:
-    """Share of the step window that the main thread's own time would have without the recorder, if that cost
-    as much as it may. chosen: mask of this time."""
-    most_ns = facts.host_work.recorder_cost.spent_ns(lost.stretches(chosen), MOST)
-    return _corrected(cost_ns, most_ns, lost.window_ns)
 
 
 def _corrected(cost_ns: int, overhead_ns: int, window_ns: int) -> float:

@@ -32,6 +32,17 @@ def test_by_order_without_sequence_numbers_and_groups() -> None:
     assert not facts.matching.mismatches
 
 
+def test_where_ranks_are_in_several_groups_collectives_without_one_match_nothing() -> None:
+    """Gloo names none: of ranks 0 to 3, each reduces in its pair, and then with its pair's counterpart."""
+    world = {"0": [0, 1, 2, 3]}
+    pairs = {**world, "a": [0, 1], "b": [2, 3]}
+    alone = facts_of(job(4, 3, sequence=False, group="", about=lambda _: {"groups": world}))
+    assert len(alone.matching) == 6
+    facts = facts_of(job(4, 3, sequence=False, group="", about=lambda _: {"groups": pairs}))
+    assert not len(facts.matching)
+    assert not facts.matching.mismatches
+
+
 def test_a_rank_that_began_to_record_later_matches_from_there() -> None:
     for sequence in (True, False):
         digests = job(3, 4, sequence=sequence)

@@ -92,6 +92,14 @@ def test_small_units_of_fsdp_are_found_although_they_compute_in_between() -> Non
     assert "fully_shard(block)" in answer.fix.code
 
 
+def test_small_buckets_of_gradients_are_found_although_layers_compute_in_between() -> None:
+    answer = check(facts_of(units(8 << 10, caller="gradients")))
+    assert isinstance(answer, Finding)
+    assert plain(answer.title).startswith("Gradients are reduced in small messages, 30 times a step")
+    assert answer.cost_ns == 5 * 29 * MS
+    assert "bucket_cap_mb" in answer.fix.text
+
+
 def test_large_units_and_others_than_fsdp_are_not_named() -> None:
     assert isinstance(check(facts_of(units(1 << 20))), Clear)
     assert isinstance(check(facts_of(units(8 << 10, caller=""))), Clear)
