@@ -158,7 +158,7 @@ lint-frontend: .make/npm
 	cd frontend && npm run --silent check
 
 # Unit tests of the Python code: neither slow ones nor those on real traces.
-quick: .make/venv
+quick: .make/venv .make/compiled-tests
 	$(BIN)/pytest -n auto --dist worksteal -m 'not slow and not real and not torch' --hypothesis-profile=quick
 
 # One worker more than cores: many tests wait for processes.

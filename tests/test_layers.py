@@ -11,9 +11,13 @@ from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+import pytest
+
 import tb_gpudiag
 from tb_gpudiag.rules.all import RULES
 from tests.with_each import with_each
+
+pytestmark = pytest.mark.slow  # each module of the package is parsed
 
 PACKAGE = Path(tb_gpudiag.__file__).parent
 

@@ -15,6 +15,8 @@ from tb_gpudiag.cli.main import main
 from tests.report.reports import slow_loader
 from tests.with_each import with_each
 
+pytestmark = pytest.mark.slow
+
 COUNTING = """
 import atexit, sys
 from tb_gpudiag.cli.main import main

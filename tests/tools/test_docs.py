@@ -117,12 +117,14 @@ def assert_shown(page: Path, printed: str, below: str = "prints:") -> None:
     assert text == current, "run this test with GPUDIAG_WRITE_GOLDEN=1"
 
 
+@pytest.mark.slow
 def test_the_tutorial_shows_what_the_command_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copytree(LOG / "simulated" / "input_pipeline", tmp_path / "log" / "input_pipeline")
     assert_shown(REPOSITORY / "docs" / "tutorial.md", run_gpudiag("diagnose", "log", "--quiet"))
 
 
+@pytest.mark.slow
 def test_the_readme_shows_what_the_command_prints(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shortened: up to the first finding, and the answer to whether it is faster."""
     monkeypatch.chdir(REPOSITORY)

@@ -52,6 +52,7 @@ def modules_of(*layers: str) -> Iterator[tuple[str, ast.Module]]:
             yield f"{module.replace('.', '/')}.py", tree
 
 
+@pytest.mark.slow
 def test_facts_and_rules_have_no_patterns_of_their_own() -> None:
     found = [
         f"tb_gpudiag/{name}:{line} {use}\n  move the pattern to a module of vocabulary/"
@@ -62,6 +63,7 @@ def test_facts_and_rules_have_no_patterns_of_their_own() -> None:
     assert not found, "\n" + "\n".join(found)
 
 
+@pytest.mark.slow
 def test_facts_spell_no_names() -> None:
     found = [
         f"tb_gpudiag/{name}:{line} {text!r}\n  move the name to a module of vocabulary/"

@@ -441,9 +441,8 @@ def test_logdir_spec(spec: str, named: list[tuple[str, str]]) -> None:
     assert parse_logdir_spec(spec) == named
 
 
-@pytest.mark.parametrize(
-    "spec", ["/logs", "a:/x,b:/y", "/a:b", "n:/a:b", "gs://b/x", "n:gs://b/x", "~/x,rel", "a:/x,b:/x"]
-)
+@pytest.mark.slow
+@with_each("spec", ["/logs", "a:/x,b:/y", "/a:b", "n:/a:b", "gs://b/x", "n:gs://b/x", "~/x,rel", "a:/x,b:/x"])
 def test_logdir_spec_is_parsed_as_tensorboard_does(spec: str) -> None:
     data_ingester = pytest.importorskip("tensorboard.backend.event_processing.data_ingester")
     theirs = data_ingester._parse_event_files_spec(spec)

@@ -88,6 +88,7 @@ def test_plain_values_survive() -> None:
     assert found["same"][0] is found["same"][1]
 
 
+@pytest.mark.slow
 @with_each("text_first", [False, True])
 def test_the_parts_of_a_file_may_be_of_any_density(text_first: bool) -> None:
     entries = [{"a": i, "b": [i, {}], "c": []} for i in range(20_000)]
