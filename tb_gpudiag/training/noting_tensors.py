@@ -245,27 +245,13 @@ def _of_sparse(tensor: Any) -> list[Any]:
     return [tensor._indices(), tensor._values()]
 
 
-def _changes(before: Storages, after: Storages) -> dict[str, dict[str, int] | int]:
-    """Return how many tensors of each size came and went and are there now, how many of about the size (as
-    int.bit_length() has it) of those that came are there beside weights and their gradients, and how many
-    bytes came and went.
-
-    A tensor that took the place of one that went has its address: that one has no object any more.
-    """
+def _changes(before: Storages, after: Storages) -> dict[str, dict[str, int]]:
+    """Return how many tensors of each size came and went. A tensor that took the place of one that went has
+    its address: that one has no object any more."""
     gone = _gone(before, after)
     came = Counter(size for address, (size, _) in after.items() if address in gone or address not in before)
     went = Counter(before[address][0] for address in gone)
-    held = Counter(size for size, _ in after.values())
-    weights = _of_weights(after)
-    near = Counter(size.bit_length() for address, (size, _) in after.items() if address not in weights)
-    return {
-        "came": _largest(came),
-        "held": {size: held[int(size)] for size in _largest(came)},
-        "near": {str(length): near[length] for length in {size.bit_length() for size in came}},
-        "went": _largest(went),
-        "came_bytes": sum(size * count for size, count in came.items()),
-        "went_bytes": sum(size * count for size, count in went.items()),
-    }
+    return {"came": _largest(came), "went": _largest(went)}
 
 
 def _became_more(before: _Held, after: _Held, old: set[int], new: set[int]) -> dict[str, int]:

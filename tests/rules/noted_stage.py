@@ -14,10 +14,9 @@ from tests.rules.stage import facts_of
 
 
 def noted(
-    came: dict[int, int], went: dict[int, int], *, older: int = 0, steps: int = 20, recorded: int = 0
+    came: dict[int, int], went: dict[int, int], *, steps: int = 20, recorded: int = 0
 ) -> dict[str, Any]:
-    """What NotingTensors writes. older: tensors of each size that were there before and are there now. What
-    came and did not go did so evenly since the job began."""
+    """What NotingTensors writes. What came and did not go did so evenly since the job began."""
 
     def of(sizes: dict[int, int]) -> dict[str, int]:
         return {str(size): count for size, count in sizes.items()}
@@ -28,10 +27,6 @@ def noted(
     return {
         "came": of(came),
         "went": of(went),
-        "held": of({size: count + older for size, count in came.items()}),
-        "came_bytes": total(came),
-        "went_bytes": total(went),
-        "steps": steps,
         "history": [
             [at, at * (total(came) - total(went)) // (recorded or max(came.values()))]
             for at in (steps // 4, steps // 2, 3 * steps // 4, steps)

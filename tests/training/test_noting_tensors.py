@@ -52,14 +52,10 @@ def test_it_notes_what_came_went_and_is_there(tmp_path: Path, torch: Any) -> Non
         del ring[0]
 
     first, second = notes(torch, tmp_path, step)
-    for found, steps in ((first, 6), (second, 12)):
-        assert found["steps"] == steps
+    for found in (first, second):
         assert found["came"]["4096"] == 4
-        assert found["held"]["4096"] == steps
         assert "4096" not in found["went"]
         assert found["came"]["2048"] == found["went"]["2048"]
-        assert found["held"]["2048"] == 3
-        assert found["came_bytes"] - found["went_bytes"] == 4 * 4096
 
 
 def test_it_notes_memory_from_the_jobs_beginning_on(tmp_path: Path, torch: Any) -> None:
@@ -149,8 +145,8 @@ def test_storages_without_tensors_are_noted_with_their_holder(tmp_path: Path, to
     def step() -> None:
         kept.append(torch.zeros(KIB).untyped_storage())
 
-    for found, steps in zip(notes(torch, tmp_path, step), (6, 12), strict=True):
-        assert (found["came"]["4096"], found["held"]["4096"]) == (4, steps)
+    for found in notes(torch, tmp_path, step):
+        assert found["came"]["4096"] == 4
         assert f"{__file__}({step.__code__.co_firstlineno}): step" in found["holders"][0]["functions"][0]
 
 
@@ -174,19 +170,6 @@ def test_it_notes_what_holds_the_tensors_of_which_there_are_more(tmp_path: Path,
     (found,) = notes(torch, tmp_path, step)[0]["holders"]
     assert found["bytes"] == 4 * KIB
     assert f"{__file__}({step.__code__.co_firstlineno}): step" in found["functions"][0]
-
-
-def test_it_notes_how_many_are_about_as_large_beside_weights(tmp_path: Path, torch: Any) -> None:
-    kept, weights = [torch.zeros(900)], torch.nn.Parameter(torch.zeros(950))
-    weights.grad = torch.zeros(950)
-
-    def step() -> None:
-        kept.append(torch.zeros(600 + len(kept)))
-
-    first, second = notes(torch, tmp_path, step)
-    length = str((4 * 600).bit_length())
-    assert (first["near"][length], second["near"][length]) == (1 + 6, 1 + 12)
-    assert str((4).bit_length()) not in first["near"]
 
 
 @pytest.mark.parametrize("memory", [True, False])

@@ -18,6 +18,7 @@ import numpy as np
 from tb_gpudiag.arrays import Bool, Float64
 from tb_gpudiag.rules.shared import growth as model
 from tb_gpudiag.rules.shared.growth import FEATURES
+from tb_gpudiag.rules.shared.leak import LIKELY, SURE, UNLIKELY
 from tests.truth.growth import read
 
 RIDGE: Final = 0.05
@@ -30,7 +31,6 @@ HELD_OUT: Final = Path(__file__).with_name("held_out.json")
 
 Row = Mapping[str, str]
 
-SURE, LIKELY, UNLIKELY = 0.9, 0.5, 0.1
 SAID: Final = (
     ("9 in 10 or more", SURE, 1.1),
     ("5 to 8 in 10", LIKELY, SURE),

@@ -104,9 +104,8 @@ class Allocations:
     free: positions of all frees.
     failures: positions of requests that failed.
     early_free: positions of the frees of memory that was allocated before the recording, shape (f,).
-    unseen_free: indices of allocations whose address was allocated again without a recorded free, shape (u,).
     paired: False without addresses (old traces), which do not say what a free freed. Then `freed` is NONE and
-    `early_free` and `unseen_free` are empty.
+    `early_free` is empty.
     """
 
     def __init__(self, curve: Curve, context: MemoryContext) -> None:
@@ -133,8 +132,6 @@ class Allocations:
         self.found: Bool = np.zeros(len(self), np.bool_) if found is None else found[self.event]
         self.freed: Int64 = freed[self.position]
         self.early_free: Int64 = early
-        ended = self.freed[self.freed != NONE]
-        self.unseen_free: Int64 = np.flatnonzero(self.freed != NONE)[action[ended] == MemoryAction.ALLOCATE]
 
     def __len__(self) -> int:
         return len(self.position)

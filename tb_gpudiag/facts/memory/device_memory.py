@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
@@ -21,15 +22,13 @@ from tb_gpudiag.facts.memory.curve import Curve, memory_curve
 from tb_gpudiag.facts.memory.find_phases import phases
 from tb_gpudiag.facts.memory.fitting import Fit, find_fit
 from tb_gpudiag.facts.memory.floor import NO_PERIODS, Floors, Periods, Trend, floors, trend, windows
-from tb_gpudiag.facts.memory.noted_history import is_long, steady_rate
+from tb_gpudiag.facts.memory.noted_history import is_long, last_rate, steady_rate
 from tb_gpudiag.facts.memory.noted_keepers import noted_keeper
 from tb_gpudiag.facts.memory.noted_tensors import (
     NotedHolder,
     NotedTensors,
-    Unrecorded,
     noted_growths,
     noted_tensors,
-    unrecorded_tensors,
 )
 from tb_gpudiag.facts.memory.peak import Failure, Peak, find_failure, find_peak
 from tb_gpudiag.facts.memory.phase import Phase
@@ -45,7 +44,6 @@ from tb_gpudiag.facts.memory.sites import (
 )
 from tb_gpudiag.trace.events import MemoryEvents, Trace
 from tb_gpudiag.vocabulary.frames import Frame
-from tb_gpudiag.vocabulary.marks import OPTIMIZER_STEP
 from tb_gpudiag.vocabulary.recorded import Category, DeviceType
 from tb_gpudiag.vocabulary.torch_frames import OPTIMIZER_MADE
 
@@ -168,15 +166,6 @@ class DeviceMemory:
         return bool(len(failed)) and not (len(made) and made[-1] > failed[-1])
 
     @cached_property
-    def updates_ns(self) -> Int64:
-        """Times at which an optimizer ran, in order. A snapshot shows what it allocates, and gradients that
-        are freed for the next step."""
-        events, phase = self.allocations.host.events, self.allocations.context.phase[self.curve.event]
-        marked = events.start_ns[match(events, OPTIMIZER_STEP)]
-        seen = (Phase.OPTIMIZER, Phase.ZERO_GRAD) if self.is_of_snapshot else (Phase.OPTIMIZER,)
-        return np.sort(np.r_[marked, self.curve.time_ns[np.isin(phase, seen)]])
-
-    @cached_property
     def optimizers_made(self) -> Int64:
         """Periods in which an optimizer was made, in order; -1 before them. Only frames show that."""
         events = self.allocations.host.events
@@ -223,7 +212,7 @@ class DeviceMemory:
     def _with_notes(self, found: list[GrowingSite]) -> list[GrowingSite]:
         if self._noted is None:
             return found
-        growths = noted_growths(self._noted, [site.sizes for site in found], self._recorded_steps)
+        growths = noted_growths(self._noted, [site.sizes for site in found])
         return [
             replace(site, noted=replace(growth, keeper=self._keeper(site, growth.holder)))
             for site, growth in zip(found, growths, strict=True)
@@ -248,6 +237,11 @@ class DeviceMemory:
     def has_history(self) -> bool:
         """Whether it was noted what Python's tensors held at enough earlier steps of the job."""
         return self._noted is not None and is_long(self._noted.history)
+
+    @property
+    def recorded_per_step(self) -> float:
+        """Bytes per step by which Python's tensors were noted to grow in the recording; 0 if unknown."""
+        return last_rate(self._noted.history) if self._noted is not None else 0.0
 
     @cached_property
     def others_per_step(self) -> float:
@@ -279,26 +273,16 @@ class DeviceMemory:
         return steady_rate(self._noted.nodes) if self._noted is not None and self.graph_grows else 0.0
 
     @property
-    def graph_holder(self) -> NotedHolder | None:
-        """What holds a graph that grows; None if that is not known."""
-        return next(iter(self._noted.roots.values()), None) if self._noted is not None else None
-
-    @property
-    def unrecorded(self) -> list[Unrecorded]:
-        """Tensors that became more and that the trace does not show; none where nothing was noted."""
+    def noted_holder(self) -> NotedHolder | None:
+        """What holds a graph that grows, or else the largest tensors that became more; None if unknown."""
         if self._noted is None:
-            return []
-        alive = self.allocations.bytes[self.allocations.freed == NONE]
-        return unrecorded_tensors(self._noted, alive, self._recorded_steps)
+            return None
+        holders = map(self._noted.holders.get, sorted(self._noted.became_more, reverse=True))
+        return next(filter(None, chain(self._noted.roots.values(), holders)), None)
 
     @cached_property
     def _noted(self) -> NotedTensors | None:
         return noted_tensors(self._trace.metadata.tensors) if self.is_cpu else None
-
-    @property
-    def _recorded_steps(self) -> int:
-        """Marked steps; 0 without any."""
-        return 0 if self._periods is None else len(self.floors.periods)
 
     @property
     def survivors(self) -> Survivors | None:

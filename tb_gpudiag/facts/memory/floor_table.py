@@ -48,8 +48,6 @@ class FloorTable:
     column: index of each floor, shape (c,).
     alive: allocations that are alive at any of these floors, in order of time, shape (a,).
     site: the site of each of them, shape (a,).
-    since, until: the first floor at which each of them is alive, and the first one after that at which it is
-        not, shape (a,).
     one: one allocation of each site, shape (g,).
     """
 
@@ -58,8 +56,6 @@ class FloorTable:
     column: Int64
     alive: Int64
     site: Int64
-    since: Int64
-    until: Int64
     one: Int64
 
 
@@ -86,19 +82,19 @@ def floor_table(allocations: Allocations, found: Floors) -> FloorTable:
         np.add.at(table[layer], (site, low), weight)
         np.add.at(table[layer], (site, high), -weight)
     table = np.cumsum(table, axis=2)[:, :, :count]
-    return FloorTable(table[0], table[1], column, alive, site, low, high, one[kept])
+    return FloorTable(table[0], table[1], column, alive, site, one[kept])
 
 
-def growing_rows(table: FloorTable, x: Float64) -> list[tuple[int, tuple[float, float, float]]]:
-    """Return the rows that grow, with their (slope, low, high). x: of the last floors, shape (k,)."""
+def growing_rows(table: FloorTable, x: Float64) -> list[tuple[int, float]]:
+    """Return the rows that grow, with their slopes. x: of the last floors, shape (k,)."""
     rows = []
     for number in range(len(table.one)):
         y = table.bytes[number, -len(x) :].astype(np.float64)
         if y[-1] <= y[0]:
             continue
-        slope, low, high = theil_sen(x, y)
+        slope, low, _ = theil_sen(x, y)
         if low > 0 and later_slope(x, y) > 0:
-            rows.append((number, (slope, low, high)))
+            rows.append((number, slope))
     return rows
 
 
@@ -126,8 +122,6 @@ def by_line(allocations: Allocations, table: FloorTable, without: list[int]) -> 
         table.column,
         table.alive[some],
         new[table.site[some]],
-        table.since[some],
-        table.until[some],
         table.one[rows[shared]],
     )
 

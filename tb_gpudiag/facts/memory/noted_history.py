@@ -20,8 +20,8 @@ _SLOWED = 0.6
 """What grows at less than this share of its earlier rate may just have become full. Of chunks that come every
 eight steps, the twelve that are recorded have one or two, instead of one and a half."""
 
-_STEADY_PART, _LATE_PART = 1 / 16, 1 / 4
-"""Parts of the job's steps that are left out at its beginning: it loads and warms up then."""
+_EARLY_PART = 1 / 16
+"""Part of the job's steps that is left out at its beginning: it loads and warms up then."""
 
 History = Sequence[tuple[int, int]]
 """Steps in order, and the bytes then. Of Python's tensors, the last two are the recording's ends."""
@@ -39,6 +39,11 @@ def steady_rate(history: History) -> float:
     return rate if rate > 0 and not slowed and off <= _OFF_LINE * grown else 0.0
 
 
+def last_rate(history: History) -> float:
+    """Return by how many bytes per step memory has grown in the recording; 0 where that was not noted."""
+    return _rate(history[-2], history[-1]) if len(history) > 1 else 0.0
+
+
 def is_long(history: History) -> bool:
     """Whether there are enough steps to tell whether growth is steady."""
     return len(_apart(history)) > _FEWEST_STRETCHES
@@ -46,33 +51,11 @@ def is_long(history: History) -> bool:
 
 def _apart(history: History) -> list[tuple[int, int]]:
     points = list[tuple[int, int]]()
-    for step, size in _later(history, _STEADY_PART):
-        if not points or step - points[-1][0] >= _FEWEST_STEPS:
+    for step, size in history:
+        late = step >= max(1, _EARLY_PART * history[-1][0])
+        if late and (not points or step - points[-1][0] >= _FEWEST_STEPS):
             points.append((step, size))
     return points
-
-
-def kept_since(history: History) -> float:
-    """Return the least share of what the steps up to the end would have kept at the recording's rate: little
-    where something was dropped meanwhile. 1 where that is not known."""
-    if len(history) < 2 or history[-1][1] <= history[-2][1]:
-        return 1.0
-    return least_share(history, _rate(history[-2], history[-1]))
-
-
-def least_share(history: History, rate: float) -> float:
-    """Return the least share of a rate above 0 at which memory has grown up to the last of these steps; 1
-    where that is not known."""
-    shares = [
-        _rate(point, history[-1]) / rate
-        for point in _later(history, _LATE_PART)
-        if history[-1][0] - point[0] >= _FEWEST_STEPS
-    ]
-    return max(0.0, min(shares, default=1.0))
-
-
-def _later(history: History, part: float) -> list[tuple[int, int]]:
-    return [point for point in history if point[0] >= max(1, part * history[-1][0])]
 
 
 def _rate(first: tuple[int, int], last: tuple[int, int]) -> float:

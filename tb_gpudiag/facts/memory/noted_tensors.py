@@ -10,33 +10,23 @@ from itertools import pairwise
 from typing import Any, Final
 
 from tb_gpudiag.arrays import Int64
-from tb_gpudiag.facts.memory.noted_history import History, kept_since
+from tb_gpudiag.facts.memory.noted_history import History
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame, parse_frame, place_frame
 from tb_gpudiag.vocabulary.noted import MOST_NODES, NODES_PER_STEP
 
-_FEWEST_LONE = 3
-"""Sizes of which one tensor each was kept vary if there are so many."""
-
 
 @dataclass(frozen=True)
 class NotedTensors:
-    """came, went: how many of each size in bytes. held: how many of the sizes that came are there at the end,
-    older ones included. near: the same of about these sizes, by int.bit_length(); empty in older traces.
-    more_bytes: by how much all are more than before. steps: of the job, until then. holders: of tensors of a
-    size. history: bytes at some of its steps; empty if unknown. others: what the process had beside
-    that, until the first recording began; empty if unknown.  attached: by how
-    many tensors with a graph of autograd's became more, of each size. leaves: those that need gradients,
-    without one. nodes: of these graphs, at steps as in history; empty if unknown. roots: what holds tensors
-    with a graph that grows.
+    """came, went: how many of each size in bytes. holders: of tensors of a size. history: bytes at some steps
+    of the job; empty if unknown. others: what the process had beside that, until the first recording began;
+    empty if unknown. attached: by how many tensors with a graph of autograd's became more, of each size.
+    leaves: those that need gradients, without one. nodes: of these graphs, at steps as in history; empty if
+    unknown. roots: what holds tensors with a graph that grows.
     """
 
     came: Mapping[int, int]
     went: Mapping[int, int]
-    held: Mapping[int, int]
-    near: Mapping[int, int]
-    more_bytes: int
-    steps: int
     holders: Mapping[int, NotedHolder]
     history: History
     others: History
@@ -67,17 +57,12 @@ class NotedGrowth:
     held: Python holds as much, made during the recording, in tensors of these sizes. The rest may belong to a
         graph, or be no tensor of Python's.
     high: at most by so much there are more tensors than before: others of these sizes went.
-    low: at least by so much. Of a size that was kept only once, the tensors that went may have had others.
-    since_start: Python holds so much in tensors of these sizes, as a share of what all of the job's steps so
-        far would keep at this rate. Where that is not known, 1.
     attached, leaf: by so much there are more tensors with a graph, and that need gradients without one.
     holder: what holds most of them, if that was noted. keeper: as in noted_keeper.
     """
 
     held: float
-    low: float
     high: float
-    since_start: float
     attached: float
     leaf: float
     holder: NotedHolder | None
@@ -86,22 +71,15 @@ class NotedGrowth:
 
 def noted_tensors(metadata: Mapping[str, Any]) -> NotedTensors | None:
     """Parse what NotingTensors wrote; None if there is nothing, or anything else."""
-    came, went, held = (_counts(metadata.get(key)) for key in ("came", "went", "held"))
-    near, attached, leaves = (_counts(metadata.get(key, {})) for key in ("near", "attached", "leaves"))
-    more, fewer, steps = (noted_number(metadata.get(key)) for key in ("came_bytes", "went_bytes", "steps"))
-    if came is None or went is None or held is None or near is None:
-        return None
-    if more is None or fewer is None or steps is None or attached is None or leaves is None:
+    came, went = (_counts(metadata.get(key)) for key in ("came", "went"))
+    attached, leaves = (_counts(metadata.get(key, {})) for key in ("attached", "leaves"))
+    if came is None or went is None or attached is None or leaves is None:
         return None
     history = _history(metadata.get("history"))
     held_at = dict([*history, *_history(metadata.get("warm_up"))])
     return NotedTensors(
         came,
         went,
-        held,
-        near,
-        more - fewer,
-        steps,
         noted_holders(metadata.get("holders")),
         history,
         [(at, size - held_at[at]) for at, size in _history(metadata.get("malloc")) if at in held_at],
@@ -137,76 +115,29 @@ def _counts(values: Any) -> dict[int, int] | None:
     return found if len(found) == len(values) else None
 
 
-def noted_growths(noted: NotedTensors, kept: Iterable[Int64], recorded: int) -> list[NotedGrowth]:
-    """Compare what each site keeps with what was noted.
-
-    kept: sizes of each one's allocations. recorded: in so many steps; 0 if unknown. Sites that keep tensors
-    of one size share what was noted of it.
-    """
+def noted_growths(noted: NotedTensors, kept: Iterable[Int64]) -> list[NotedGrowth]:
+    """Compare what each site keeps with what was noted. kept: sizes of each one's allocations. Sites that
+    keep tensors of one size share what was noted of it."""
     sizes = [Counter[int](one.tolist()) for one in kept]
     every = sum(sizes, Counter[int]())
     came = {size: noted.came.get(size, 0) for size in every}
     more = {size: max(0, came[size] - noted.went.get(size, 0)) for size in every}
-    expected = sum(size * count for size, count in more.items())
-    in_all = max(0.0, noted.more_bytes / expected) if expected else 0.0
-    since = kept_since(noted.history)
-    held, low, high, start, attached, leaf = (dict[int, float]() for _ in range(6))
+    held, high, attached, leaf = (dict[int, float]() for _ in range(4))
     for size, count in every.items():
         attached[size] = min(1.0, noted.attached.get(size, 0) / count)
         leaf[size] = min(1.0, noted.leaves.get(size, 0) / count)
         held[size] = min(1.0, came[size] / count)
         high[size] = min(1.0, more[size] / count)
-        low[size] = high[size] if count > 1 else min(high[size], in_all)
-        so_far = max(count, high[size] * count / recorded * noted.steps) if recorded else count
-        start[size] = min(1.0, noted.held.get(size, count) / so_far)
     return [
         NotedGrowth(
             _mean(one, held),
-            _mean(one, low),
             _mean(one, high),
-            min(since, _varied(noted, one, recorded, _mean(one, start))),
             _mean(one, attached),
             _mean(one, leaf),
             noted.holders.get(max(one, key=lambda size: size * one[size], default=0)),
         )
         for one in sizes
     ]
-
-
-def _varied(noted: NotedTensors, kept: Mapping[int, int], recorded: int, since_start: float) -> float:
-    """Return since_start of a site that keeps tensors of any size, such as sequences: older ones had other
-    sizes, but about as large. Of all others, and where that was not noted, it is `since_start`."""
-    varies = sum(count == 1 for count in kept.values()) >= _FEWEST_LONE
-    if not noted.near or not recorded or not noted.steps or not varies:
-        return since_start
-    about = sum(noted.near.get(length, 0) for length in {size.bit_length() for size in kept})
-    return min(1.0, about * recorded / (sum(kept.values()) * noted.steps))
-
-
-@dataclass(frozen=True)
-class Unrecorded:
-    """Tensors of one size that became more, while the trace does not show who allocated them.
-
-    per_step: by so many, without those that the trace shows. since_start, holder: as in NotedGrowth.
-    """
-
-    bytes: int  # of each
-    per_step: float
-    since_start: float
-    holder: NotedHolder | None
-
-
-def unrecorded_tensors(noted: NotedTensors, alive: Int64, recorded: int) -> list[Unrecorded]:
-    """Return the tensors that came in so many recorded steps and stayed, but for those that were allocated in
-    the trace and are alive at its end. alive: bytes of each of these."""
-    shown, found = Counter[int](alive.tolist()), []
-    for size, came in noted.came.items():
-        count = came - noted.went.get(size, 0) - shown[size]
-        if count > 0 and recorded:
-            so_far = max(count, count * noted.steps / recorded)
-            since = min(1.0, noted.held.get(size, count) / so_far)
-            found.append(Unrecorded(size, count / recorded, since, noted.holders.get(size)))
-    return found
 
 
 def _mean(sizes: Mapping[int, int], shares: Mapping[int, float]) -> float:

@@ -10,29 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from itertools import pairwise
-from math import prod
 
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Float64, Int64
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.matching import match_some
-from tb_gpudiag.facts.core.operator_inputs import tensor_shapes
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.containers import Containers, Holder
 from tb_gpudiag.facts.memory.floor import Floors, evenly, theil_sen
 from tb_gpudiag.facts.memory.floor_table import FloorTable, by_line, floor_table, growing_rows, site_keys
 from tb_gpudiag.facts.memory.noted_tensors import NotedGrowth
-from tb_gpudiag.facts.memory.pace import Pace, pace_of
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.recorded_nodes import grad_mode, is_leaf, node_ran
-from tb_gpudiag.facts.memory.snapshot_places import StackPlaces, older_of
+from tb_gpudiag.facts.memory.snapshot_places import StackPlaces, older_count
 from tb_gpudiag.facts.memory.stack_order import SiteOrder, StackOrder
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame, innermost_place, old_call_stack, parse_frame
 from tb_gpudiag.vocabulary.marks import module_class, module_name
-from tb_gpudiag.vocabulary.operators import JOINS
 from tb_gpudiag.vocabulary.recorded import Category
 from tb_gpudiag.vocabulary.torch_frames import in_function_of_forward, is_optimizer_history
 
@@ -47,9 +41,6 @@ PARTS = 8
 FEWEST_PARTS = 6
 """Survivors are in at least this many parts: weights and state are allocated at once, and what a step still
 needs is allocated at the end."""
-
-FEWEST_LARGER = 4
-"""Fewer batches of changing sizes may rise by chance, and be joined from a large part."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,16 +60,9 @@ class GrowingSite:
     even: bool  # these are all of one size
     steps: int  # in which these were allocated
     per_unit: float  # Theil-Sen slope of its bytes at the floors, per step or second (Periods.unit)
-    low: float  # its confidence interval, as in Trend
-    high: float
     count_per_unit: float  # slope of the number alive
     fell: float  # the most that went between two floors, older ones of its sizes too; of the most alive
-    pace: Pace
-    freed_unseen: (
-        float  # share of those alive at a floor that ended by another one at their address, not freed
-    )
-    extended: bool  # each of its largest tensors has the one before in it, and more
-    freed_later: float  # share of these bytes that are freed after the last step
+    rose: int  # how often its bytes rose from floor to floor; 0 if they also fell
     times_ns: Int64  # when those were allocated: at most MOST_TIMES, evenly chosen, shape (t,)
     events: Int64  # their operators' spans, or NONE, shape (t,)
 
@@ -110,11 +94,11 @@ def growing_sites(allocations: Allocations, found: Floors) -> list[GrowingSite]:
     first = int(np.searchsorted(table.column, found.last_rate))
     x, sites = found.periods.at[table.column[first:]], []
     own = growing_rows(table, x)
-    for number, slopes in own:
-        sites.append(_site(allocations, found, table, containers, stacks, number, x, slopes))
+    for number, slope in own:
+        sites.append(_site(allocations, found, table, containers, stacks, number, x, slope))
     lines = by_line(allocations, table, [number for number, _ in own])
-    for number, slopes in growing_rows(lines, x):
-        site = _site(allocations, found, lines, containers, stacks, number, x, slopes)
+    for number, slope in growing_rows(lines, x):
+        site = _site(allocations, found, lines, containers, stacks, number, x, slope)
         sites.append(replace(site, frame=innermost_place(site.stack)))
     return sorted(sites, key=lambda site: -site.per_unit)
 
@@ -141,7 +125,7 @@ def sites_of_sizes(
     numbers = [int(i) for i in np.argsort(-held) if held[i] >= max(1, LEAST_SHARE * held.sum())]
     parts = [rate * float(held[i]) / float(held[numbers].sum()) for i in numbers]
     return [
-        _site(allocations, found, table, containers, stacks, number, x, (part, part, part))
+        _site(allocations, found, table, containers, stacks, number, x, part)
         for number, part in zip(numbers, parts, strict=True)
     ]
 
@@ -160,10 +144,9 @@ def _site(
     stacks: _Stacks,
     number: int,
     x: Float64,
-    slopes: tuple[float, float, float],
+    slope: float,
 ) -> GrowingSite:
-    """Describe one row of the table. slopes: (slope, low, high)."""
-    slope, low, high = slopes
+    """Describe one row of the table."""
     mine = table.site == number
     own = table.alive[mine]
     last = int(found.position[table.column[-1]])
@@ -171,19 +154,19 @@ def _site(
     held = own[(allocations.position[own] <= last) & ((freed == NONE) | (freed > last))]
     size = allocations.bytes[held]
     step = np.searchsorted(found.periods.start_ns, allocations.time_ns[held], side="right") - 1
-    ended = allocations.freed_ns[held] >= found.periods.end_ns[-1]
     shown = evenly(held, MOST_TIMES)
     host, one = allocations.host, int(own[-1])  # the recording shows most about the last one
     operator, stack = int(allocations.operator[one]), int(allocations.stack[one])
     text = allocations.memory.stacks[stack] if stack != NONE else host_stack(host, operator)
-    counts = table.count[number, -len(x) :].astype(np.float64)
+    counts, change = (
+        table.count[number, -len(x) :].astype(np.float64),
+        np.diff(table.bytes[number, -len(x) :]),
+    )
     phases = np.bincount(allocations.phase[held], weights=size, minlength=len(Phase))
-    joins = operator != NONE and bool(match_some(host.events, JOINS, np.array([operator]))[0])
-    since, until = table.since[mine], table.until[mine]
     # Where the floor never falls, what is older and goes is another site's, however large it is.
     falls = bool((np.diff(found.bytes[table.column]) < 0).any())
-    older = older_of(allocations, np.unique(size)[: len(size) * falls], found.position[table.column])
-    alive = counts + older.count[-len(x) :]
+    sizes = np.unique(size)[: len(size) * falls]
+    alive = counts + older_count(allocations, sizes, found.position[table.column])[-len(x) :]
     order = stacks.order.of(held, text)
     return GrowingSite(
         operator=host.name(operator),
@@ -199,21 +182,9 @@ def _site(
         even=bool((size == size[:1]).all()),
         steps=len(np.unique(step)),
         per_unit=slope,
-        low=low,
-        high=high,
         count_per_unit=theil_sen(x, counts)[0],
         fell=float(-np.diff(alive).min(initial=0)) / max(1.0, float(alive.max())),
-        freed_unseen=float(np.isin(own, allocations.unseen_free).mean()),
-        pace=pace_of(
-            table.count[number],
-            table.bytes[number],
-            older.bytes,
-            np.r_[np.zeros_like(older.until), since],
-            np.r_[older.until, until],
-            found.bytes[table.column],
-        ),
-        extended=joins and _is_extended(allocations, own, since, until, len(table.column)),
-        freed_later=float(size[ended].sum()) / max(1, int(size.sum())),
+        rose=int((change > 0).sum()) * bool((change >= 0).all()),
         times_ns=allocations.time_ns[shown],
         events=allocations.operator[shown],
         holder=containers.holder(
@@ -325,32 +296,3 @@ def host_stack(host: Host, event: int) -> str:
     if not frames and event != NONE and events.call_stack[event] != NONE:
         frames = old_call_stack(events.call_stacks[events.call_stack[event]])[::-1]
     return "\n".join([frame for frame in frames if parse_frame(frame) is not None][-MOST_FRAMES:])
-
-
-def _is_extended(allocations: Allocations, own: Int64, since: Int64, until: Int64, floors: int) -> bool:
-    """Whether each of the largest tensors at the floors is larger than the one before, and joined from
-    something at least as large as that. A batch is joined from its samples, which are small.
-
-    own: a site's allocations in order of time. since, until: see FloorTable. Shape (k,) each.
-    """
-    largest, size = list[int](), allocations.bytes[own]
-    for floor in range(floors):
-        alive = np.flatnonzero((since <= floor) & (floor < until))
-        one = int(own[alive[size[alive].argmax()]]) if len(alive) else NONE
-        if one != NONE and (not largest or one != largest[-1]):
-            largest.append(one)
-    return len(largest) > FEWEST_LARGER and all(
-        allocations.bytes[old] < allocations.bytes[new]
-        and allocations.bytes[old] <= _largest_part(allocations, new)
-        for old, new in pairwise(largest)
-    )
-
-
-def _largest_part(allocations: Allocations, joined: int) -> float:
-    """Return the bytes of the largest input of the operator that joined this; 0 if that is not known."""
-    events, operator = allocations.host.events, int(allocations.operator[joined])
-    if operator == NONE or events.shapes[operator] == NONE:
-        return 0.0
-    parts = [prod(shape) for shape in tensor_shapes(events.input_shapes[int(events.shapes[operator])])]
-    whole = sum(parts)
-    return max(parts) / whole * int(allocations.bytes[joined]) if whole else 0.0

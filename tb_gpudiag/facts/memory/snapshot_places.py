@@ -9,7 +9,6 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.memory.allocations import Allocations
-from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame, is_installed, places_outwards
 from tb_gpudiag.vocabulary.torch_frames import MODULE_FRAME
 
@@ -65,23 +64,10 @@ class StackPlaces:
         return sole and MODULE_FRAME.search(self._stacks[stack]) is None
 
 
-@dataclass(frozen=True, eq=False)
-class Older:
-    """What is older than the recording, and goes later than a step's own would: after the second floor.
-
-    until: the first of the floors at which each is gone, shape (k,). count, bytes: at each floor, shape (c,).
-    """
-
-    until: Int64
-    count: Int64
-    bytes: Int64
-
-
-def older_of(allocations: Allocations, sizes: Int64, floors: Int64) -> Older:
-    """Return what has one of these sizes. floors: positions, in order, shape (c,)."""
+def older_count(allocations: Allocations, sizes: Int64, floors: Int64) -> Int64:
+    """Return how many are alive at each floor that are older than the recording, have one of these sizes, and
+    go later than a step's own would: after the second floor. floors: positions, in order, shape (c,)."""
     until = np.searchsorted(floors, allocations.early_free, side="right")
-    own = np.isin(allocations.early_free_bytes, sizes) & (until > 1)
-    until, size = until[own], allocations.early_free_bytes[own]
-    gone = np.cumsum([np.bincount(until, weights, len(floors) + 1) for weights in (None, size)], axis=1)
-    count, held = (gone[:, -1:] - gone)[:, : len(floors)].astype(np.int64)
-    return Older(np.sort(until), count, held)
+    own = until[np.isin(allocations.early_free_bytes, sizes) & (until > 1)]
+    gone = np.cumsum(np.bincount(own, minlength=len(floors) + 1))
+    return (gone[-1] - gone)[: len(floors)]

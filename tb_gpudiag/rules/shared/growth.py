@@ -17,13 +17,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from tb_gpudiag.arrays import Int64
-from tb_gpudiag.facts.memory.noted_tensors import NotedGrowth
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.shared.leak_causes import Explained, causes_of
 from tb_gpudiag.rules.shared.usual_causes import GRAPH
-from tb_gpudiag.vocabulary.container_calls import HOOKS, MODULES
 from tb_gpudiag.vocabulary.frames import Frame
 from tb_gpudiag.wording.quantity import duration, size
 
@@ -37,18 +35,17 @@ LEAST_BYTES_PER_STEP = 4 * 2**10
 # Not counting the first step.
 FEWEST_STEPS = 2
 
-# A line keeps something of each step if there is one more for so many of the steps: the last one's may be on
-# the other side of the recording's end.
-EACH_STEP = 0.75
-
 # How likely it is that what one pass keeps is a leak: nothing shows whether it repeats.
 UNKNOWN = 0.3
 
 # A plateau rises in its second half at less than this share of its rate.
 LATER = 0.5
 
-# A slope is even if its confidence interval is no wider than this share of it.
-EVEN = 0.1
+# What speaks against a leak makes the odds of one at least three times smaller.
+AGAINST = -1.0
+
+# Sizes that rise so often one after the other do so by chance once in 120 times.
+FEWEST_RISES = 4
 
 # Who takes entries out as often as this one adds them, within a quarter, keeps a container's size.
 AS_OFTEN = 0.75
@@ -74,20 +71,15 @@ class Growth:
     """What grows on a device: its floors, and the sites that raise them.
 
     rate: bytes per step (or second, see Periods.unit): the most of what the floor, sites and notes say.
-    kept: as the sites say. unseen: as was noted of tensors that the trace does not show.
+    kept: as the sites say.
     """
 
     def __init__(self, memory: DeviceMemory, trend: Trend) -> None:
         self.memory, self.trend = memory, trend
         self.sites = memory.sites or memory.steady_sites
         self.kept = sum(site.per_unit for site in self.sites)
-        self.unseen = sum(
-            one.bytes * one.per_step * one.since_start
-            for one in memory.unrecorded
-            if one.per_step >= EACH_STEP
-        )
         nodes = memory.others_per_step if memory.nodes_per_step else 0.0
-        self.rate = max(1.0, trend.per_unit, self.kept, self.unseen, memory.steady_per_step, nodes)
+        self.rate = max(1.0, trend.per_unit, self.kept, memory.steady_per_step, nodes)
 
     def share(self, of: Callable[[GrowingSite], float]) -> float:
         """Return the mean of a figure of the sites, weighted by what each keeps; 0 without sites."""
@@ -119,9 +111,9 @@ class Growth:
 
     @property
     def unseen_frames(self) -> list[Frame]:
-        """Functions that were noted to hold what grows, and the trace does not show."""
-        holders = [one.holder for one in self.memory.unrecorded] + [self.memory.graph_holder]
-        return [frame for holder in filter(None, holders) for level in holder.frames for frame in level]
+        """Functions that were noted to hold what grows."""
+        holder = self.memory.noted_holder
+        return [frame for level in holder.frames for frame in level] if holder is not None else []
 
     @property
     def least(self) -> float:
@@ -168,7 +160,8 @@ class Growth:
             name: weight * (self.features[name] - model["usual"][name])
             for name, weight in model["weights"].items()
         }
-        return FEATURES[min(against, key=lambda name: against[name])].doubt
+        most = min(against, key=lambda name: against[name])
+        return FEATURES[most].doubt if against[most] < AGAINST else _NOT_SHOWN[self.shows]
 
 
 @lru_cache(maxsize=1)
@@ -197,28 +190,11 @@ def _quiet(growth: Growth) -> float:
     return 1 - (int(rose.max(initial=-1)) + 1) / max(1, len(change))
 
 
-def _outer(growth: Growth) -> float:
-    """Share of graphs that no optimizer's step has come upon: some wait for it, and go then. If the recording
-    shows none, those do whose gradients have a graph of their own: others may be an evaluation's."""
-    memory, graphs = growth.memory, growth.graphs
-    step = np.searchsorted(memory.floors.periods.start_ns, memory.updates_ns, side="right")
-    rare = max(0.0, 1 - 2 * len(np.unique(step)) / max(1, len(memory.floors.periods)))
-    waits = len(step) > 0 or any(site.phase is Phase.BACKWARD for site in graphs)
-    oldest = min((int(site.times_ns[0]) for site in graphs), default=0)
-    outlived = len(np.unique(step[memory.updates_ns > oldest]))
-    return growth.of_rate(sum(site.per_unit for site in graphs)) * rare * waits * max(0.0, 1 - outlived / 3)
-
-
-def _is_uneven(site: GrowingSite) -> bool:
-    """Whether larger tensors replace smaller ones, neither by equal amounts nor joined from these."""
-    even = site.pace.in_even_jumps or site.high - site.low <= EVEN * site.per_unit
-    return site.replaced and not (even or site.extended)
-
-
-def _paused(site: GrowingSite) -> float:
-    """For how long tensors have not become more at the end, in the longest of their pauses before; 1 for four
-    of these."""
-    return (not site.replaced) * min(1.0, site.pace.quiet / (site.pace.longest_quiet + 1) / 4)
+def _explained(growth: Growth) -> float:
+    """Share of the growth that sites keep; without addresses, which show sites, that the floor rises by at
+    least."""
+    paired = growth.memory.allocations.paired
+    return growth.of_rate(growth.kept if paired else max(0.0, growth.trend.low))
 
 
 def _taken(site: GrowingSite) -> bool:
@@ -230,12 +206,12 @@ def _taken(site: GrowingSite) -> bool:
     return site.remover is not None or taken >= AS_OFTEN * min(held.added, site.count)
 
 
-def _filled(site: GrowingSite, *types: str) -> bool:
-    """Whether such a container receives it, and no call takes anything out of one."""
+def _fills_deque(site: GrowingSite) -> bool:
+    """Whether a deque receives it, and no call takes anything out of one."""
     held = site.holder
-    if held is None:
+    if held is None or held.type != "deque":
         return False
-    return held.direct and held.type in types and not held.removed + held.removed_elsewhere
+    return held.direct and not held.removed + held.removed_elsewhere
 
 
 def _net(site: GrowingSite) -> float:
@@ -245,26 +221,14 @@ def _net(site: GrowingSite) -> float:
 
 
 def _steady(growth: Growth) -> float:
-    """At which share of its rate memory was noted to grow since the job began. In a job of a few steps, that
-    is what was noted to stay."""
-    known = growth.memory.has_history
-    return growth.of_rate(growth.memory.steady_per_step) if known else growth.share(_stays)
+    """At which share of its rate memory was noted to grow since the job began. In a job of a few steps, half
+    of that in the recording."""
+    memory = growth.memory
+    return growth.of_rate(memory.steady_per_step if memory.has_history else memory.recorded_per_step / 2)
 
 
-def _stays(site: GrowingSite) -> float:
-    """Share of what it keeps that was noted to stay. What is replaced by larger tensors stays in these."""
-    if site.replaced:
-        return float(not _is_uneven(site))
-    return _noted(site, lambda noted: min(noted.low, noted.since_start))
-
-
-def _exchanged(site: GrowingSite) -> float:
-    """Share of what it keeps for which as much went."""
-    return (not site.replaced) * _noted(site, lambda noted: noted.held - noted.high)
-
-
-def _noted(site: GrowingSite, of: Callable[[NotedGrowth], float]) -> float:
-    return of(site.noted) if site.noted is not None else 0.0
+def _is_limited(site: GrowingSite) -> bool:
+    return site.noted is not None and site.noted.holder is not None and site.noted.holder.limit > 0
 
 
 _FILLS = "a cache that is still filling"
@@ -272,51 +236,30 @@ _FULL = "a full buffer that drops its oldest entries"
 _CLEARED = "a list that is cleared now and then"
 _BATCHES = "batches of changing sizes"
 
+_NOT_SHOWN = {TENSORS: _CLEARED, ALL_FREES: _FILLS, NEWER_FREES: _FULL}
+"""What else growth may be that looks like a leak in every figure."""
+
 FEATURES: Mapping[str, Feature] = {
     "quiet": Feature(_quiet, _FILLS),
-    "low": Feature(lambda growth: growth.of_rate(growth.trend.low), _BATCHES),
-    "explained": Feature(lambda growth: growth.of_rate(growth.kept), _BATCHES),
+    "explained": Feature(_explained, _BATCHES),
     "later": Feature(lambda growth: growth.of_rate(growth.trend.later), _FILLS),
-    "steps": Feature(lambda growth: np.log2(growth.trend.steps) / 8, _FILLS),
-    "paused": Feature(lambda growth: growth.share(_paused), _FULL),
     "fell": Feature(lambda growth: growth.share(lambda site: site.fell), _CLEARED),
-    "gone": Feature(lambda growth: growth.share(lambda site: site.pace.oldest_gone > 0), _FULL),
-    "uneven": Feature(lambda growth: growth.share(_is_uneven), _BATCHES),
-    "module": Feature(lambda growth: growth.share(lambda site: bool(site.module)), _FULL),
-    "backward": Feature(lambda growth: growth.share(lambda site: site.phase is Phase.BACKWARD), _FULL),
-    "state": Feature(
-        lambda growth: growth.share(lambda site: site.phase is Phase.OPTIMIZER),
-        "the state that an optimizer makes once",
+    "uneven": Feature(
+        lambda growth: growth.share(lambda site: site.replaced and site.rose < FEWEST_RISES), _BATCHES
     ),
     "history": Feature(
         lambda growth: growth.share(lambda site: site.in_optimizer),
         "an optimizer's history, as L-BFGS fills it (history_size)",
     ),
-    "graphs": Feature(_outer, "graphs that wait for the optimizer's next step"),
     "taken": Feature(lambda growth: growth.share(_taken), _FULL),
     "deques": Feature(
-        lambda growth: growth.share(lambda site: _filled(site, "deque")),
+        lambda growth: growth.share(_fills_deque),
         "a deque that drops its oldest entries once it is full (maxlen)",
     ),
-    "hooks": Feature(lambda growth: growth.share(lambda site: _filled(site, HOOKS, MODULES)), _FULL),
-    "cycles": Feature(
-        lambda growth: growth.share(lambda site: site.freed_later), "reference cycles, which Python collects"
-    ),
-    "unseen": Feature(
-        lambda growth: growth.share(lambda site: min(1.0, 10 * site.freed_unseen)),
-        "memory that a thread frees without the profiler seeing it",
-    ),
     "steady": Feature(_steady, _CLEARED),
-    "stays": Feature(lambda growth: growth.share(_stays), _CLEARED),
-    "exchanged": Feature(lambda growth: growth.share(_exchanged), _FULL),
     "limited": Feature(
-        lambda growth: growth.share(
-            lambda site: _noted(site, lambda noted: noted.holder is not None and noted.holder.limit > 0)
-        ),
-        "a container with a limit that is not full yet",
+        lambda growth: growth.share(_is_limited), "a container with a limit that is not full yet"
     ),
-    "elsewhere": Feature(lambda growth: growth.of_rate(growth.unseen), _FULL),
-    "process": Feature(lambda growth: growth.of_rate(growth.memory.others_per_step), _FULL),
     "nodes": Feature(lambda growth: min(1.0, growth.memory.nodes_per_step / 10), _FULL),
 }
 """Figures of growth, and what speaks against a leak if a figure does."""

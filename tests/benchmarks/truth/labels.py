@@ -51,8 +51,6 @@ THRESHOLDS = {
 RULES = tuple(THRESHOLDS)
 LEAST_TASK = 0.02  # share of the window, of a host task that need not run in every step
 LEAK_STEPS = 4  # the first is excused
-# The first generation does not say what is freed: only the floors tell, and a few of them rise by chance.
-LEAK_STEPS_WITHOUT_ADDRESSES = 8
 LOOPING = ("python", "dispatch", "launch", "latency")
 
 
@@ -133,8 +131,7 @@ def _memory_figures(case: Case, run: Simulated) -> dict[str, float]:
     figures = dict.fromkeys(("GD401", "GD402", "GD403", "GD405"), 0.0)
     if not case.job.with_memory:
         return figures
-    needed = LEAK_STEPS_WITHOUT_ADDRESSES if case.generation == "A" else LEAK_STEPS
-    can_tell = case.job.with_steps and len(run.truth.steps) >= needed
+    can_tell = case.job.with_steps and len(run.truth.steps) >= LEAK_STEPS
     for memory in run.truth.memory:
         rule = "GD405" if memory.device is None else "GD401"
         leaks = memory.behaviour == "leak"

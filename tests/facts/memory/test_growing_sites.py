@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
 from tb_gpudiag.facts.memory.floor_table import floor_table
@@ -60,35 +57,6 @@ def test_a_cache_that_is_replaced_by_a_larger_one_is_a_site() -> None:
         held = larger
     (site,) = only(trace).sites
     assert (site.operator, site.per_unit, site.count, site.replaced) == ("aten::cat", 1024, 1, True)
-
-
-def square(row: int) -> Any:
-    """Shapes: a matrix gets 8 rows, after it has got as many columns."""
-    return [[8 * row, 8 * row + 8], [8, 8 * row + 8]]
-
-
-def samples(row: int) -> Any:
-    """Shapes: a batch of ever longer samples."""
-    return [[row + 1, 8 * row + 8]] * 8
-
-
-@pytest.mark.parametrize(("shapes", "extended"), [(square, True), (samples, False), (None, False)])
-def test_a_tensor_that_is_joined_from_the_one_before_is_extended(
-    shapes: Callable[[int], Any] | None, *, extended: bool
-) -> None:
-    trace = TraceBuilder()
-    training(trace, 10)
-    main, held = trace.thread("other"), None
-    for step in range(10):
-        at = STEP_US * step + 200
-        parts = [shapes(step + 1)] if shapes else None
-        main.frame("cache.py(4): extend", at=at, us=50).op("aten::cat", at=at + 5, us=20, shapes=parts)
-        larger = main.alloc(4 * (8 * step + 16) ** 2, at=at + 8)
-        if held is not None:
-            main.free(held, at=at + 30)
-        held = larger
-    (site,) = only(trace).sites
-    assert (site.replaced, site.pace.in_even_jumps, site.extended) == (True, False, extended)
 
 
 def test_a_cache_that_has_filled_is_not_a_growing_site() -> None:

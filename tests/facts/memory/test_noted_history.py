@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tb_gpudiag.facts.memory.noted_history import kept_since, least_share, steady_rate
+from tb_gpudiag.facts.memory.noted_history import steady_rate
 from tests.with_each import with_each
 
 STEPS = (0, 1, 2, 4, 8, 16, 32, 40, 52)
@@ -53,34 +53,3 @@ def test_a_buffer_that_has_become_full_is_not_steady(room: int) -> None:
 @with_each("steps", [(), (0,), (1, 2, 3, 4), (1, 40, 52)])
 def test_few_points_are_no_history(steps: tuple[int, ...]) -> None:
     assert steady_rate(history(lambda step: 10 * step, steps)) == 0
-    assert kept_since(history(lambda step: 10 * step, steps)) == 1
-
-
-@with_each(
-    ("held", "least", "most"),
-    [
-        (lambda step: 10 * step, 1, 1),
-        (lambda step: 10 * min(step, 20), 1, 1),  # nothing came in the recording
-        (lambda step: 10 * (step % 36), 0, 0),  # it was cleared at step 36
-        (lambda step: 10 * max(0, step - 36), 0.3, 0.5),  # it began there
-        (lambda step: 9_000 * (step < 4) + 10 * step, 1, 1),  # what it needed to load is not there any more
-    ],
-)
-def test_what_is_dropped_or_has_begun_late_holds_less(
-    held: Callable[[int], int], least: float, most: float
-) -> None:
-    assert least <= kept_since(history(held)) <= most
-
-
-@with_each(
-    ("held", "share"),
-    [
-        (lambda step: 10 * step, 1),
-        (lambda step: 10 * min(step, 16), 0),  # it is full
-        (lambda step: 10 * (step % 20), 0),  # it is cleared
-        (lambda step: 5 * step, 0.5),
-        (lambda step: 10 * step + 90 * (step == 31), 1),  # a step is too few
-    ],
-)
-def test_memory_grows_at_least_at_a_share_of_a_rate(held: Callable[[int], int], share: float) -> None:
-    assert least_share(history(held, (4, 8, 16, 31, 32)), 10) == pytest.approx(share)

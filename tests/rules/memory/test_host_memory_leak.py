@@ -78,8 +78,6 @@ def test_as_many_tensors_that_went_are_a_full_buffer(went: int, tmp_path: Path) 
     "written",
     [
         {**noted({MIB: 6}, {}), "came": {"x": 1}},
-        {**noted({MIB: 6}, {}), "came_bytes": "1"},
-        {**noted({MIB: 6}, {}), "steps": 10**30},
         {"came": []},
         "text",
     ],
@@ -239,7 +237,7 @@ def test_what_each_fifth_step_keeps_is_a_leak_unless_it_is_full(
 ) -> None:
     kept = [5 * MIB * (step % 5 == phase) for step in range(21, 33)]
     came = sum(map(bool, kept))
-    notes = noted({5 * MIB: came}, {5 * MIB: came} if room < 100 else {}, older=4, steps=33)
+    notes = noted({5 * MIB: came}, {5 * MIB: came} if room < 100 else {}, steps=33)
     held = [(at, min(room, (at + 4 - phase) // 5)) for at in (4, 8, 12, 16, 21, 33)]
     answer = check_noted(kept, notes | {"history": [[at, 5 * MIB * count] for at, count in held]}, tmp_path)
     if room < 100:

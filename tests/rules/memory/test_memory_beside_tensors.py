@@ -17,7 +17,7 @@ from tests.rules.stage import facts_of
 
 def test_what_a_thread_keeps_since_the_job_began_is_a_leak_of_its_holder(tmp_path: Path) -> None:
     history = [[step, MIB * step] for step in (4, 8, 16, 24, 32)]
-    written = noted({MIB: 8}, {}, older=24, steps=32)
+    written = noted({MIB: 8}, {}, steps=32)
     written |= {"history": history, "holders": held_by(["/home/me/train.py(3): workspace"])}
     found = only(check_noted([0] * 8, written, tmp_path))
     assert found.title.endswith(f"{size(MIB, 'per step')}")
@@ -55,7 +55,7 @@ def test_graphs_are_kept_though_a_backward_pass_has_freed_what_is_in_them(tmp_pa
 
 def test_nodes_may_be_larger_than_the_tensors_of_which_few_have_a_graph(tmp_path: Path) -> None:
     held = [[step, 3 * MIB * step] for step in (4, 8, 16, 24, 32)]
-    notes = noted({2 * MIB: 6, MIB: 6}, {}, older=24, steps=32) | {"attached": {str(MIB): 6}, "history": held}
+    notes = noted({2 * MIB: 6, MIB: 6}, {}, steps=32) | {"attached": {str(MIB): 6}, "history": held}
     notes |= {"nodes": [[at, at * 10] for at, _ in held], "malloc": _malloc(32, 64, 128, 192)}
     trace = job([2 * MIB] * 6, device=None, operator="aten::log", top_level={KEY: notes})
     thread = trace.thread()

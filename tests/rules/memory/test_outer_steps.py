@@ -60,5 +60,5 @@ def test_graphs_of_inner_steps_are_no_leak(step: Step, tmp_path: Path, torch: An
 
 
 def test_graphs_that_outlive_the_optimizer_are_a_leak(tmp_path: Path, torch: Any) -> None:
-    found = only(RULE.check(recorded(torch, learner(1, keeps=True), tmp_path, noting=True)))
+    found = only(RULE.check(recorded(torch, learner(1, keeps=True), tmp_path, skip=20, noting=True)))
     assert found.title.endswith("retained autograd graph")
