@@ -1,5 +1,5 @@
-"""Models that were trained before the newest one, and are still there: those of other folds or trials, or of
-an earlier part of the job."""
+"""Models that are there beside the newest one: those of other folds or trials, or of an earlier part of the
+job, and checkpoints that were loaded."""
 
 from __future__ import annotations
 
@@ -12,9 +12,22 @@ from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.vocabulary.recorded import ALLOCATOR_UNIT
+from tb_gpudiag.vocabulary.torch_frames import LOAD
 
 OWN_GRADIENTS = 0.25
 """Of the weights of the newest model: some of them may be frozen."""
+
+LEAST_WEIGHTS = 0.25
+"""Of a checkpoint with Adam's state and another copy of the weights, the model's own are so much."""
+
+FEWEST_TENSORS = 4
+"""A copy of so many tensors, of the same sizes in the same order, is no chance: a layer has two."""
+
+FEWEST_SETS = 2
+"""One copy of the weights may be in use: an average, or a target network."""
+
+MAIN_SHARE = 0.5
+"""Of what was loaded, so much is whole sets of the model's weights."""
 
 MOST_STATES = 2
 """Tensors of a weight's size that an optimizer keeps: Adam's."""
@@ -81,3 +94,23 @@ def _left_behind(allocations: Allocations) -> Int64:
 def _made(allocations: Allocations, chosen: Int64) -> Counter[tuple[int, int]]:
     """Count the stacks and sizes of some allocations."""
     return Counter(zip(allocations.stack[chosen].tolist(), allocations.bytes[chosen].tolist(), strict=True))
+
+
+def find_loaded(allocations: Allocations) -> Int64:
+    """Return what torch.load() put beside the weights of a model when an allocation failed, as indices.
+    Without other weights, what it loaded is the model, unless it loaded all of these several times."""
+    alive = allocations.alive(int(allocations.failures[-1]))
+    loaded = allocations.in_stack(LOAD)[alive]
+    size = allocations.bytes[alive]
+    own = size[~loaded & (allocations.phase[alive] == Phase.PARAMETER)]
+    beside = own.sum() >= LEAST_WEIGHTS * size[loaded].sum() or _has_sets(own, size[loaded])
+    return alive[loaded & beside]
+
+
+def _has_sets(own: Int64, loaded: Int64) -> bool:
+    """Whether what was loaded is mostly several whole sets of tensors of the model's sizes."""
+    if len(own) < FEWEST_TENSORS:
+        return False
+    model, found = Counter(own.tolist()), Counter(loaded.tolist())
+    sets = min(found[size] // count for size, count in model.items())
+    return sets >= FEWEST_SETS and bool(sets * own.sum() >= MAIN_SHARE * loaded.sum())

@@ -1,5 +1,5 @@
-"""Forward passes that keep their activations: at a line from which no backward pass is called, as in an
-evaluation that runs as training does, or after their backward pass, which retains the graph."""
+"""Forward passes that keep their activations at a line from which no backward pass is called, as in an
+evaluation that runs as training does."""
 
 from __future__ import annotations
 
@@ -11,27 +11,17 @@ from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind
 from tb_gpudiag.facts.memory.phase import Phase, in_engine
-from tb_gpudiag.facts.memory.since import skips_zero_grad
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame, innermost_place
 from tb_gpudiag.vocabulary.task_names import EVALUATES
-from tb_gpudiag.vocabulary.torch_frames import innermost_frame, outermost_caller
+from tb_gpudiag.vocabulary.torch_frames import outermost_caller
 
 FEWEST_PASSES = 3
 """One pass at a new line may be a step's, and a second one its other half, unless a function says that it
 evaluates."""
 
-FEWEST_BESIDE_GRADIENTS = 2
-"""Passes that begin as no step of the training does: gradients are still there."""
-
 FEWEST_RETAINED = 2
 """Backward passes that have ended. Of one, the loss may be still there, and with it its graph."""
-
-FEWEST_STEPS = 3
-"""Of a training, before a pass at another line is taken for something else."""
-
-MOST_COMPARED = 8
-"""Passes of the training, the last ones: all of them begin alike."""
 
 GRAPH_RESULTS = 3
 """A pass that waits for a backward pass keeps more than its result and its loss."""
@@ -39,51 +29,27 @@ GRAPH_RESULTS = 3
 
 @dataclass(frozen=True, eq=False)
 class LostPasses:
-    """own: indices of activations that are alive. retained: backward passes did not let go of them."""
+    """own: indices of activations that are alive."""
 
     frame: Frame | None  # the line that calls the model
     own: Int64
-    retained: bool = False
 
 
 def find_lost_passes(allocations: Allocations, position: int) -> LostPasses | None:
-    """Return those that hold most after the event at this position; None without any. Only the stacks of a
-    snapshot show who calls a model, and only a recording with a backward pass what comes before one."""
+    """Return those that hold most after the event at this position; None without any, and where backward
+    passes do not let go of graphs. Only the stacks of a snapshot show who calls a model, and only a recording
+    with a backward pass what comes before one."""
     backward = allocations.context.phase[allocations.curve.event] == Phase.BACKWARD
     if not allocations.memory.stacks or not backward.any():
         return None
     calls = _Calls(allocations, position)
     left = calls.waiting()
-    retained = calls.none_let_go or bool(calls.before_backward().intersection(left))
-    if not retained:
-        never = calls.never_trained(left)
-        left = {caller: own for caller, own in left.items() if caller in never}
-    if not left:
+    if calls.none_let_go or calls.before_backward().intersection(left):
         return None
-    _, caller = max((int(allocations.bytes[own].sum()), caller) for caller, own in left.items())
-    own = np.sort(np.concatenate([*left.values()])) if retained else left[caller]
-    return LostPasses(innermost_place(caller), own, retained)
-
-
-def trains_elsewhere(allocations: Allocations) -> bool:
-    """Whether the forward pass that failed is called in a function's line that has trained nothing so far,
-    first of all since the last step, after several steps that other lines have trained."""
-    position, stacks = int(allocations.failures[-1]), allocations.memory.stacks
-    event = int(allocations.curve.event[position])
-    code = int(allocations.memory.stack[event])
-    line = innermost_frame(outermost_caller(stacks[code])) if stacks and code != NONE else ""
-    if not line or allocations.context.phase[event] != Phase.FORWARD:
-        return False
-    calls = _Calls(allocations, position)
-    before = calls.last_before_backward()
-    lines = [innermost_frame(caller) if caller else "" for caller in calls.caller_of]
-    trained = [lines[code] for code in allocations.stack[before].tolist()]
-    trained += [innermost_frame(caller) for caller in calls.trained if caller]
-    steps = np.isin(allocations.phase, (Phase.BACKWARD, Phase.OPTIMIZER))
-    since = _is_forward(allocations) & allocations.in_module
-    since[: np.flatnonzero(steps).max(initial=0)] = False
-    first = {lines[code] for code in np.unique(allocations.stack[since]).tolist()} <= {line}
-    return len(before) >= FEWEST_STEPS and line not in trained and first
+    never = calls.never_trained(left)
+    lost = {caller: own for caller, own in left.items() if caller in never}
+    caller = max(lost, key=lambda one: int(allocations.bytes[lost[one]].sum()), default=None)
+    return LostPasses(innermost_place(caller), lost[caller]) if caller is not None else None
 
 
 class _Calls:
@@ -122,12 +88,11 @@ class _Calls:
         """Lines whose calls of a model wait for no backward pass. left: what waits of each."""
         trains = {name for caller in self.trained for name in _functions(caller)}
         passed = self._passed_over()
-        fewest = FEWEST_BESIDE_GRADIENTS if self._skips_zero_grad() else FEWEST_PASSES
         return {
             caller
             for caller, own in left.items()
             if caller in passed
-            or self._number(caller, own) >= fewest
+            or self._number(caller, own) >= FEWEST_PASSES
             or _evaluates(_functions(caller) - trains)
         }
 
@@ -146,11 +111,6 @@ class _Calls:
         own = own[called[allocations.stack[own]]]
         before = np.searchsorted(allocations.position[own], begins) - 1
         return own[before[before >= 0]]
-
-    def _skips_zero_grad(self) -> bool:
-        """Whether gradients are alive in the pass that failed, and were not in those that trained last."""
-        trained = self.allocations.position[self.last_before_backward()]
-        return skips_zero_grad(self.allocations, self.position, trained[-MOST_COMPARED:])
 
     def _number(self, caller: str, own: Int64) -> int:
         """Return how often at least a line has called a model to make these allocations. Calls that follow

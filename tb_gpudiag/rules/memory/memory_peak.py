@@ -36,8 +36,7 @@ from tb_gpudiag.rules.shared.out_of_memory import (
 )
 from tb_gpudiag.rules.shared.peak_advice import INPUTS, KEEP_CACHE, OTHERS, advice_on, is_in_pieces, needless
 from tb_gpudiag.rules.shared.recording_advice import gpu_memory_not_recorded
-from tb_gpudiag.rules.shared.usual_causes import HOOKS, OTHER
-from tb_gpudiag.rules.shared.waste_advice import MODELS, Advice, kept_of, waste_of
+from tb_gpudiag.rules.shared.waste_advice import MODELS, Advice, waste_of
 from tb_gpudiag.wording.quantity import Quantity, number, share_of, size
 from tb_gpudiag.wording.vocabulary import MEMORY_KINDS, PHASES
 
@@ -188,16 +187,10 @@ def _filling_leaks(memory: DeviceMemory) -> list[Explained]:
         _held(leaks),
         waste_of(memory),
     )
-    # Models with their optimizers look like graphs with gradients. What backward passes made, and keep, says
-    # more than a line outside of them.
+    # Models with their optimizers look like graphs with gradients.
     if any(one.kind is WasteKind.MODELS and 2 * one.bytes >= held for one in waste):
         return []
-    for kind, less_exact in ((WasteKind.BACKWARD, OTHER), (WasteKind.RESULTS, HOOKS)):
-        if all(leak.cause is less_exact for leak in leaks) and any(
-            one.kind is kind and one.bytes > held for one in waste
-        ):
-            return []
-    return leaks if held >= LEAK_SHARE * whole or kept_of(memory) else []
+    return leaks if held >= LEAK_SHARE * whole else []
 
 
 def _held(leaks: list[Explained]) -> int:

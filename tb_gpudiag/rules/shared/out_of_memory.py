@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import Enum
-from math import inf
 
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
@@ -15,7 +14,7 @@ from tb_gpudiag.rules.answer import Evidence, Place, place_at
 from tb_gpudiag.rules.shared.needed_memory import ways_sentence, would_fit_sentence
 from tb_gpudiag.rules.shared.waste_advice import waste_of
 from tb_gpudiag.wording.format import count, in_quotes
-from tb_gpudiag.wording.quantity import number, ratio, share_of, size
+from tb_gpudiag.wording.quantity import number, share_of, size
 from tb_gpudiag.wording.vocabulary import MEMORY_KINDS
 
 # Jobs worth profiling run for hours: ten thousand steps of half a second are an hour and a half. Growth is
@@ -38,9 +37,6 @@ GIANT_TIMES = 4
 # With no more than a twentieth of its memory unused, a process has too little of it: the next request uses it
 # up, however well its parts are joined.
 FULL_SHARE = 0.95
-
-# A request that is so much larger than those of earlier steps is worth a sentence.
-LEAST_GROWTH = 1.1
 
 # The CUDA context, libraries and NCCL take about 1 to 2 GiB beside the allocator: a tenth of 16 GiB.
 OTHERS_SHARE = 0.1
@@ -80,7 +76,7 @@ def out_of_memory_title(memory: DeviceMemory, failure: Failure) -> str:
 
 def out_of_memory_sentences(memory: DeviceMemory, failure: Failure) -> str:
     """Say what was free then, why the allocation did not fit, and what held most of the rest."""
-    return " ".join([*_free(failure), *_why(memory, failure), *_since(memory), *_held(failure)])
+    return " ".join([*_free(failure), *_why(memory, failure), *_held(failure)])
 
 
 def _free(failure: Failure) -> Iterator[str]:
@@ -246,18 +242,6 @@ def _joined(memory: DeviceMemory, failure: Failure) -> str:
     if replayed := would_fit_sentence(memory):
         return replayed
     return " Expandable segments would join it (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)."
-
-
-def _since(memory: DeviceMemory) -> Iterator[str]:
-    """Compare the request with earlier steps."""
-    since = memory.shortage.since
-    if since is None or since.growth == inf:
-        return
-    if since.growth >= LEAST_GROWTH:
-        yield f"The request is {ratio(since.growth)} what earlier steps got at this point."
-    elif len(since.kept):
-        more = size(int(memory.allocations.bytes[since.kept].sum()))
-        yield f"An earlier step got as much at this point. Since then, {more} have come and stayed."
 
 
 def _held(failure: Failure) -> Iterator[str]:

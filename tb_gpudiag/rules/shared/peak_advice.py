@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.memory_kinds import MemoryKind
 from tb_gpudiag.facts.memory.peak import Peak
 from tb_gpudiag.facts.memory.phase import Phase
-from tb_gpudiag.facts.memory.waste import Waste, WasteKind
+from tb_gpudiag.facts.memory.waste import Waste
 from tb_gpudiag.facts.memory.ways import WayKind
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.rule import fix_code
@@ -31,9 +30,6 @@ GRADIENT_SHARE = 0.1
 
 # With a fifth of the memory left in expandable segments, pieces are why a request fails, whatever is kept.
 MUCH_ROOM_SHARE = 0.2
-
-# A model may be called once or twice before its training begins, to see shapes.
-FEWEST_CALLS = 2
 
 MOST_WASTES = 2
 """The two largest are enough to begin with."""
@@ -111,12 +107,6 @@ _INFERENCE = Advice(
     "sure that no autograd graph is recorded.",
     CODE["inference"],
 )
-_EVALUATION = Advice(
-    "This pass seems to need no gradients: it is called where nothing was trained, does not begin as a "
-    "training step does, or comes after others without a backward pass. Run it under "
-    "torch.inference_mode(), in parts that are no larger than those that fitted.",
-    CODE["inference"],
-)
 _NO_BACKWARD = Advice(
     "The recording has no backward pass: if none is to come, run this under torch.inference_mode() instead, "
     "which keeps no activations.",
@@ -148,35 +138,11 @@ class _Composition:
         return bool((self.memory.allocations.phase == Phase.BACKWARD).any())
 
     @property
-    def has_grown(self) -> bool:
-        """Whether a pass asks for more than any step before got at this point, or more often."""
-        since, phase = self.memory.shortage.since, self.peak.phase
-        passes = phase in {Phase.FORWARD, Phase.BACKWARD}
-        return self.memory.failure is not None and passes and since is not None and since.has_grown
-
-    @property
-    def asks_more_often(self) -> bool:
-        """Whether a pass has more parts than any before, as a longer loop has."""
-        since = self.memory.shortage.since
-        return self.has_grown and since is not None and since.growth == inf
-
-    @property
     def needs_more(self) -> bool:
-        """Whether a pass that keeps its results for a backward pass is larger than any before, or the first
-        one: how much is to come in it is not known."""
-        first = self.memory.shortage.since is None and not self.trains and self.peak.phase is Phase.FORWARD
-        return self.activations >= MAIN_SHARE and (self.has_grown or first)
-
-    @property
-    def evaluates(self) -> bool:
-        """Whether a forward pass that asks for more than any before does not begin as a step of the training
-        does, or comes after others that no backward pass followed."""
-        since = self.memory.shortage.since
-        if self.memory.shortage.trains_elsewhere:
-            return since is None or self.has_grown
-        if since is None or not self.has_grown:
-            return False
-        return since.skips_zero_grad or (not self.trains and since.steps >= FEWEST_CALLS)
+        """Whether a pass that keeps its results for a backward pass is the first one: how much is to come in
+        it is not known."""
+        first = not self.trains and self.peak.phase is Phase.FORWARD
+        return first and self.activations >= MAIN_SHARE
 
     @property
     def has_no_model(self) -> bool:
@@ -207,7 +173,6 @@ class _Composition:
 def _has_unfused_attention(found: _Composition) -> bool:
     device = found.facts.device
     attends = device is not None and len(device.unfused_attention.softmax) > 0
-    attends |= found.memory.shortage.quadratic_bytes >= MAIN_SHARE * found.peak.allocated_bytes
     return attends and found.is_mostly(MemoryKind.ACTIVATION, MemoryKind.TEMPORARY)
 
 
@@ -244,8 +209,7 @@ def _is_inference(found: _Composition) -> bool:
     """What forward passes made dominates, and little is kept for a backward pass."""
     made = [MemoryKind.TEMPORARY] + ([] if found.trains else [MemoryKind.UNKNOWN])
     forward = found.peak.phase is Phase.FORWARD and found.is_mostly(*made)
-    since = found.memory.shortage.since
-    keeps = found.share(MemoryKind.ACTIVATION) >= WORTH_SHARE or (since is not None and since.waits)
+    keeps = found.share(MemoryKind.ACTIVATION) >= WORTH_SHARE
     return forward and not keeps and not found.has_no_model
 
 
@@ -358,10 +322,8 @@ def _with_arrangement(
 
 def is_in_pieces(memory: DeviceMemory, kept_bytes: int) -> bool:
     """Whether a request failed only because memory is fragmented: with expandable segments there is much
-    room, or more than what the job has kept. A tensor that grows soon takes that as well."""
+    room, or more than what the job has kept."""
     if _of_cause(memory) != [_EXPANDABLE] or memory.fit is None or not memory.capacity_bytes:
-        return False
-    if any(waste.kind is WasteKind.GROWN for waste in memory.shortage.waste):
         return False
     kept = max(ROOM_SHARE, kept_bytes / memory.capacity_bytes) if kept_bytes else MUCH_ROOM_SHARE
     return may_fit_expandable(memory, room=kept)
@@ -370,19 +332,10 @@ def is_in_pieces(memory: DeviceMemory, kept_bytes: int) -> bool:
 def _of_peak(memory: DeviceMemory, peak: Peak, facts: Facts) -> list[Advice]:
     """Return the advice that follows from what held the memory."""
     found = _Composition(peak, facts, memory)
-    fits, needless = [advice for applies, advice in _ADVICE if applies(found)], list[Advice]()
-    if found.evaluates:
-        return [_EVALUATION]
-    if found.has_grown:
-        needless = [_STATE, INPUTS]
-        if found.trains and not {_ACCUMULATE, _INFERENCE, _ATTENTION}.intersection(fits):
-            fits.append(_ACCUMULATE)
+    fits = [advice for applies, advice in _ADVICE if applies(found)]
     recomputes = any(map(CHECKPOINT.search, memory.allocations.memory.stacks))
-    if _ACCUMULATE in fits and (recomputes or _cannot_recompute(memory)):
-        needless.append(_CHECKPOINT)
-    elif found.asks_more_often or (found.has_grown and _ATTENTION in fits):
-        needless.append(_ACCUMULATE)  # a longer loop, or longer sequences: batches are no larger
-    return [advice for advice in fits if advice not in needless]
+    needless = recomputes or _cannot_recompute(memory)
+    return [advice for advice in fits if advice != _CHECKPOINT or not needless]
 
 
 def _cannot_recompute(memory: DeviceMemory) -> bool:

@@ -55,30 +55,3 @@ def test_a_model_that_was_loaded_beside_a_head_is_no_checkpoint(tmp_path: Path) 
     snapshot = trained(updates=False)
     snapshot.made(LOAD, [90, 3, 50, 3])
     assert "torch.load()" not in found_in(fail(snapshot, 60, LOAD), tmp_path).fix.text
-
-
-def copies_named(snapshot: SnapshotBuilder, folder: Path) -> bool:
-    return "Copies of weights" in found_in(fail(snapshot, 20, COPY), folder).fix.text
-
-
-@pytest.mark.parametrize("sets", [1, 2])
-def test_one_copy_of_the_weights_may_be_in_use_and_several_are_not(sets: int, tmp_path: Path) -> None:
-    snapshot = trained()
-    for _ in range(sets):
-        snapshot.made(COPY)
-    assert copies_named(snapshot, tmp_path) is (sets > 1)
-
-
-def test_a_copy_of_the_optimizers_state_is_for_a_checkpoint(tmp_path: Path) -> None:
-    """Nothing averages an optimizer's state. The copy of the weights belongs to it."""
-    snapshot = trained()
-    snapshot.made(COPY)
-    snapshot.made(STATE_COPY, [mib for mib in SIZES for _ in range(2)])
-    assert copies_named(snapshot, tmp_path)
-
-
-def test_other_tensors_than_the_models_are_no_copies(tmp_path: Path) -> None:
-    snapshot = trained()
-    for _ in range(2):
-        snapshot.made(COPY, SIZES[::-1])
-    assert not copies_named(snapshot, tmp_path)

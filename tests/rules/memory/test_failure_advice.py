@@ -222,23 +222,6 @@ def test_batches_without_a_graph_since_the_last_step_are_an_evaluation(tmp_path:
     assert "accumulate" not in found.fix.text
 
 
-@pytest.mark.parametrize(("quadratic", "advised"), [(160, True), (40, False)])
-def test_what_grows_with_the_square_of_the_length_is_attention(
-    quadratic: int, advised: bool, tmp_path: Path
-) -> None:
-    """The second text is four times as long: there are sixteen times as many pairs of its positions."""
-    snapshot, scores = small_model(), [*FORWARD[:2], "model.py(20): attend"]
-    snapshot.segment(300 * MIB, at=2)
-    made = [snapshot.allocate(10 * MIB, at=11 + i, stack=stack) for i, stack in enumerate((FORWARD, scores))]
-    snapshot.allocate(512, at=20, stack=["train.py(6): fit", BACKWARD])
-    for address in made:
-        snapshot.free(address, at=21)
-    snapshot.allocate(40 * MIB, at=30, stack=FORWARD)
-    snapshot.allocate(quadratic * MIB, at=31, stack=scores)
-    found = found_in(fail(snapshot, 200, scores), tmp_path)
-    assert ("scaled_dot_product_attention" in found.fix.code) is advised
-
-
 def test_before_any_model_a_data_set_stays_on_the_host(tmp_path: Path) -> None:
     snapshot = SnapshotBuilder()
     snapshot.segment(200 * MIB, at=0)

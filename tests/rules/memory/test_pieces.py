@@ -33,9 +33,9 @@ class Pieces(Job):
 
 @pytest.mark.parametrize(
     ("before", "room_mib", "arranges"),
-    [(0, 28, False), (0, 34, True), (18, 28, False), (18, 34, True), (20, 28, True)],
+    [(0, 28, False), (0, 34, True), (18, 34, True), (20, 28, True)],
 )
-def test_a_pass_that_is_larger_than_any_before_needs_more_than_its_pieces(
+def test_the_first_pass_needs_more_than_its_pieces(
     before: int, room_mib: int, arranges: bool, tmp_path: Path
 ) -> None:
     """How much is to come is known of a pass that is like the one before, whose results took so many MiB. In
@@ -55,23 +55,17 @@ def test_a_pass_that_is_larger_than_any_before_needs_more_than_its_pieces(
     assert ("accumulate" in found.fix.text) is not arranges
 
 
-@pytest.mark.parametrize(("more_mib", "arranges"), [(0, True), (60, False)])
-def test_pieces_come_before_a_leak_that_holds_less_than_their_room(
-    more_mib: int, arranges: bool, tmp_path: Path
-) -> None:
+def test_pieces_come_before_what_holds_less_than_their_room(tmp_path: Path) -> None:
     """14 MiB are kept in one of nine pieces, which have four times as much room. Without them, the request
     would fit as well."""
     job = Pieces()
     job.train(9)
     job.make(NOTE, 14)
-    if more_mib:
-        job.make(NOTE, more_mib)
     job.train(8)
     for _ in range(8):
         job.make(FORWARD, 20)
     found = only(RULE.check(job.fail(FORWARD, 20, tmp_path)))
-    assert ("expandable_segments" in found.fix.code) is arranges
-    assert ("What earlier steps made still holds" in found.fix.text) is not arranges
+    assert "expandable_segments" in found.fix.code
 
 
 def test_pieces_come_before_a_small_leak_of_many_steps(tmp_path: Path) -> None:
