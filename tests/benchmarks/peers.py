@@ -1,5 +1,5 @@
-"""Measure how fast a large trace is diagnosed, and one of 1 MB with the start of the program, compared with
-other tools for traces, in the same run.
+"""Measure how fast traces are diagnosed, compared with other tools for traces in the same run: a large one,
+and with the start of the program one of 1 MB, a real one of 15 MB, and eight ranks of a job.
 
 python -m tests.benchmarks.peers [MEGABYTES]
 
@@ -16,7 +16,9 @@ TraceLens is on no package index: the package of this name on PyPI is another pr
 
 from __future__ import annotations
 
+import gzip
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -24,8 +26,10 @@ from pathlib import Path
 
 from tests.benchmarks.reading import DIAGNOSIS
 from tests.benchmarks.traces import Measured, large_trace, measured, print_table, small_trace
+from tests.conftest import SHARED_TRACES
 
 OURS = "gpudiag"
+_HTA_NAME = "Holistic Trace Analysis"
 SIZE_BYTES = 250 << 20
 TURNS = 2
 
@@ -74,11 +78,33 @@ result = len(data.events)
 """
 
 
+_OUR_RANKS = """
+# measured
+import contextlib, io
+from tb_gpudiag.cli.main import main
+with contextlib.redirect_stdout(io.StringIO()):
+    result = main(["diagnose", path])
+"""
+
+_HTA_RANKS = """
+# measured
+import os
+from hta.trace_analysis import TraceAnalysis
+files = dict(enumerate(os.path.join(path, name) for name in sorted(os.listdir(path))))
+analysis = TraceAnalysis(trace_files=files, trace_dir=path)
+analysis.get_temporal_breakdown(visualize=False)
+analysis.get_idle_time_breakdown(ranks=list(files), visualize=False)
+analysis.get_gpu_kernel_breakdown(visualize=False)
+analysis.get_comm_comp_overlap(visualize=False)
+result = len(files)
+"""
+
+
 def tools() -> list[Tool]:
     """Return the tools that are installed, ours first."""
     found = [Tool(OURS, DIAGNOSIS)]
     if os.environ.get("HTA_PYTHON"):
-        found.append(Tool("Holistic Trace Analysis", _HTA, os.environ["HTA_PYTHON"]))
+        found.append(Tool(_HTA_NAME, _HTA, os.environ["HTA_PYTHON"]))
     if (_OLD_PLUGIN / "torch_tb_profiler").is_dir():
         found.append(Tool("torch-tb-profiler", _TORCH_TB_PROFILER, folders=(_OLD_PLUGIN,)))
     return found
@@ -91,9 +117,35 @@ def large_rows(folder: Path, size_bytes: int) -> Iterator[Row]:
 
 def small_rows(folder: Path) -> Iterator[Row]:
     """Measure the tools by turns on a trace of 1 MB, with what they import."""
-    return _rows(
-        small_trace(folder), [replace(tool, program=f"# measured\n{tool.program}") for tool in tools()]
-    )
+    return _rows(small_trace(folder), _with_imports())
+
+
+def real_rows(folder: Path) -> Iterator[Row]:
+    """Measure them on a real trace of 15 MB, with what they import; nothing without it."""
+    for packed in (SHARED_TRACES / "v100_ddp_resnet_healthy").glob("*.gz"):
+        path = folder / "real.1.pt.trace.json"
+        path.write_bytes(gzip.decompress(packed.read_bytes()))
+        yield from _rows(path, _with_imports())
+
+
+def rank_rows(folder: Path) -> Iterator[Row]:
+    """Measure on eight ranks what reads several, with what it imports; nothing without them."""
+    ranks = SHARED_TRACES / "v100_dlrm_8ranks"
+    programs = {OURS: _OUR_RANKS, _HTA_NAME: _HTA_RANKS}
+    some = [replace(tool, program=programs[tool.name]) for tool in tools() if tool.name in programs]
+    if ranks.is_dir():
+        yield from _rows(Path(shutil.copytree(ranks, folder / "ranks")), some)
+
+
+def started_rows(folder: Path) -> Iterator[Row]:
+    """Measure everything that is measured with imports."""
+    yield from small_rows(folder)
+    yield from real_rows(folder)
+    yield from rank_rows(folder)
+
+
+def _with_imports() -> list[Tool]:
+    return [replace(tool, program=f"# measured\n{tool.program}") for tool in tools()]
 
 
 def _rows(path: Path, chosen: list[Tool]) -> Iterator[Row]:
@@ -118,7 +170,7 @@ HEADER = f"{'':24}{'CPU':>10} {'time':>10} {'gpudiag':>10} {'peak':>11}"
 
 def main() -> None:
     print_table(HEADER, lambda folder, size_bytes: map(line, large_rows(folder, size_bytes)), SIZE_BYTES)
-    print_table(HEADER, lambda folder, _: map(line, small_rows(folder)), SIZE_BYTES)
+    print_table(HEADER, lambda folder, _: map(line, started_rows(folder)), SIZE_BYTES)
 
 
 if __name__ == "__main__":

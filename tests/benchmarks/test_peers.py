@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.peers import HEADER, OURS, SIZE_BYTES, large_rows, line, small_rows, tools
+from tests.benchmarks.peers import HEADER, OURS, SIZE_BYTES, large_rows, line, started_rows, tools
 
 
 @pytest.mark.benchmark
@@ -14,7 +14,7 @@ from tests.benchmarks.peers import HEADER, OURS, SIZE_BYTES, large_rows, line, s
 def test_peers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if len(tools()) == 1:
         pytest.skip("no other tool is installed")
-    found = [*large_rows(tmp_path, SIZE_BYTES), *small_rows(tmp_path)]
+    found = [*large_rows(tmp_path, SIZE_BYTES), *started_rows(tmp_path)]
     with capsys.disabled():
         print("\n" + "\n".join([HEADER, *map(line, found)]))
     assert all(row.ours_faster > 1 for row in found if row.name != OURS)

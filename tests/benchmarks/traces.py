@@ -22,12 +22,14 @@ SIZE_BYTES = 500 << 20
 _NUMBER = re.compile(rb'"(ts|correlation|id|External id|Ev Idx|Python id|Python parent id)":\s*(\d+)')
 _SAME_NUMBERS = {b"id": b"correlation", b"Python parent id": b"Python id"}
 
+# With the processes that it started: some tools read each rank in one of its own.
 _BEGIN = """
-import time
-began, cpu_began = time.perf_counter(), time.process_time()
+import os, time
+began, cpu_began = time.perf_counter(), sum(os.times()[:4])
 """
 _END = """
-seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu_began
+import os
+seconds, cpu_seconds = time.perf_counter() - began, sum(os.times()[:4]) - cpu_began
 """
 # Every measured program ends with this. The peak is the process's own: ru_maxrss would include the parent's.
 _REPORT = """
@@ -46,7 +48,7 @@ class Measured:
     """One program's run."""
 
     seconds: float  # without the start of Python and imports
-    cpu_seconds: float  # of all its threads, likewise
+    cpu_seconds: float  # of all its threads and processes, likewise
     peak_bytes: int  # of the whole process
     result: int
 
