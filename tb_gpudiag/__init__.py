@@ -92,7 +92,7 @@ def compare(base: str | PathLike[str], candidate: str | PathLike[str], finding: 
     """
     from tb_gpudiag import notebook
     from tb_gpudiag.jobs.compare import comparison
-    from tb_gpudiag.jobs.compare.about_finding import about_finding
+    from tb_gpudiag.jobs.compare.promise import about_finding
     from tb_gpudiag.jobs.compare.side import one_side
     from tb_gpudiag.service.analyses.digests import digests_at
 

@@ -20,10 +20,9 @@ from werkzeug import wrappers
 
 from tb_gpudiag.errors import GpudiagError, LimitReached, UsageError
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.slices.parameters import Integer, Text
-from tb_gpudiag.report.slices.slice_table import SLICES
+from tb_gpudiag.report.slices.slice_table import SLICES, Integer, Text
 from tb_gpudiag.report.wire import to_json
-from tb_gpudiag.service.analyses.pending import Pending, problem
+from tb_gpudiag.service.analyses.task import Pending, problem
 from tb_gpudiag.service.exports import FORMATS
 from tb_gpudiag.service.index.records import RecordReader
 from tb_gpudiag.service.index.roots import roots_from

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 import tb_gpudiag
-from tb_gpudiag.digest.digest_files import to_bytes
-from tb_gpudiag.digest.find_digests import SUFFIX
+from tb_gpudiag.digest.digest_files import SUFFIX, to_bytes
 from tb_gpudiag.errors import EmptyFile, NothingToRead, TraceError, UsageError
 from tb_gpudiag.report import report_pb2 as pb
 from tests.jobs.ranks.stage import job as ranks_of_a_job

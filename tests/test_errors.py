@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tb_gpudiag.errors import EmptyFile, NotATrace, TraceError, url_secrets, without_url_secrets
-from tb_gpudiag.service.analyses.pending import problem
+from tb_gpudiag.service.analyses.task import problem
 
 
 def test_an_error_says_what_where_and_what_to_do() -> None:

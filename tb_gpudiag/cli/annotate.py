@@ -17,7 +17,7 @@ from tb_gpudiag.report.slices.timeline import prepare_timeline
 from tb_gpudiag.trace.files.copying import refuse_same_file, whole_file
 from tb_gpudiag.trace.files.file_names import database_refused
 from tb_gpudiag.trace.files.find import may_be_database
-from tb_gpudiag.wording.credential_words import left_out
+from tb_gpudiag.wording.vocabulary import left_out
 
 
 def run(arguments: Sequence[str]) -> int:

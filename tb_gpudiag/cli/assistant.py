@@ -24,11 +24,11 @@ from tb_gpudiag.cli.assistant_rows import (
     table_rows,
 )
 from tb_gpudiag.errors import GpudiagError, UsageError
-from tb_gpudiag.jobs.compare.about_finding import about_finding
+from tb_gpudiag.jobs.compare.promise import about_finding
 from tb_gpudiag.jobs.rules.every_rule import find_any_rule
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import dump, from_json, to_dict
-from tb_gpudiag.service.analyses.pending import Pending
+from tb_gpudiag.service.analyses.task import Pending
 from tb_gpudiag.service.service import Service, UnknownTrace
 from tb_gpudiag.wording.format import one_line
 

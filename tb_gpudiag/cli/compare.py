@@ -13,9 +13,9 @@ from tb_gpudiag.cli.inputs import add_engine_options, add_sides
 from tb_gpudiag.cli.output import DEFECT, tell
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.jobs.compare.about_finding import about_finding
 from tb_gpudiag.jobs.compare.comparison import compare
 from tb_gpudiag.jobs.compare.comparison_view import comparison_document
+from tb_gpudiag.jobs.compare.promise import about_finding
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import to_dict
 from tb_gpudiag.wording.format import one_line

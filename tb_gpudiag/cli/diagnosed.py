@@ -20,9 +20,8 @@ from tb_gpudiag.report.diagnosis import Progress
 from tb_gpudiag.report.source_lines import add_source_lines
 from tb_gpudiag.report.views.document import Document
 from tb_gpudiag.report.wire import to_dict
-from tb_gpudiag.service.analyses.apart import databases_apart
 from tb_gpudiag.service.analyses.diagnoses import DIAGNOSIS
-from tb_gpudiag.service.analyses.obtain import obtain
+from tb_gpudiag.service.analyses.obtain import databases_apart, obtain
 from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.index.run_rows import job_row, run_row
 from tb_gpudiag.service.processes.gate import limit_here
@@ -88,7 +87,7 @@ def diagnose_files(
             result.document,
             lambda: _data(result),
             result.content,
-            {"brief": lambda: _brief(result), "github": lambda: _annotations(result)},
+            {"github": lambda: _annotations(result)},
             on_one_screen=not parsed.full,
         )
     if met_a_bug:
@@ -134,12 +133,6 @@ def _diagnose_file(
 
 def _show_within(show: Show, number: int, share: float, stage: str) -> None:
     show(number + share, stage)
-
-
-def _brief(result: DiagnosedFiles) -> str:
-    from tb_gpudiag.report.views.brief import brief_text
-
-    return brief_text(result.document())
 
 
 def _annotations(result: DiagnosedFiles) -> str:

@@ -11,8 +11,7 @@ from tb_gpudiag.cli.formats import write_file
 from tb_gpudiag.cli.inputs import add_engine_options, find_files
 from tb_gpudiag.cli.output import DEFECT, tell_errors
 from tb_gpudiag.digest.digest import Digest
-from tb_gpudiag.digest.digest_files import to_bytes
-from tb_gpudiag.digest.find_digests import SUFFIX
+from tb_gpudiag.digest.digest_files import SUFFIX, to_bytes
 from tb_gpudiag.errors import Unreadable
 from tb_gpudiag.trace.files.find import TraceFile
 from tb_gpudiag.vocabulary.patterns import lazy_re

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from tb_gpudiag.cli.inputs import find_files, progress_bar
 from tb_gpudiag.cli.output import tell_errors
 from tb_gpudiag.digest.digest import Digest
-from tb_gpudiag.digest.digest_files import read_digest
-from tb_gpudiag.digest.find_digests import SUFFIX, find_digests
+from tb_gpudiag.digest.digest_files import SUFFIX, find_digests, read_digest
 from tb_gpudiag.errors import GpudiagError
 from tb_gpudiag.jobs.compare.side import one_side
 from tb_gpudiag.jobs.ranks.members import slim

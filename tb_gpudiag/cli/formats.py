@@ -78,7 +78,7 @@ def _rendered(document: Document, kind: str, *, on_one_screen: bool) -> str:
         from tb_gpudiag.report.views.markdown import document_markdown
 
         return document_markdown(document)
-    from tb_gpudiag.report.views.styles import PLAIN_WIDTH
+    from tb_gpudiag.report.views.screen import PLAIN_WIDTH
 
     columns = os.environ.get("COLUMNS", "")
     width = int(columns) if columns.isdecimal() and int(columns) else PLAIN_WIDTH

@@ -9,7 +9,7 @@ from tb_gpudiag.cli.conditions import add_fail_on, is_met, sort_out
 from tb_gpudiag.cli.formats import add_full, add_options, write
 from tb_gpudiag.cli.inputs import add_engine_options, find_files
 from tb_gpudiag.cli.output import DEFECT, errors_data, tell, tell_errors
-from tb_gpudiag.digest.find_digests import find_digests
+from tb_gpudiag.digest.digest_files import find_digests
 from tb_gpudiag.errors import GpudiagError, NothingToRead, ProcessFailed, UsageError
 from tb_gpudiag.jobs.report.job_view import JobReports, job_document
 from tb_gpudiag.report.wire import to_dict

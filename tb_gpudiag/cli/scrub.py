@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from tb_gpudiag.cli.copying import add_copy, limited
 from tb_gpudiag.cli.output import tell
 from tb_gpudiag.trace.credentials.scrubbed_copy import scrub
-from tb_gpudiag.wording.credential_words import credential_words
 from tb_gpudiag.wording.format import count, one_line
+from tb_gpudiag.wording.vocabulary import credential_words
 
 NO_PROMISE = (
     "Look through the copy before you publish it: a password without a name, in free text, is not found, "

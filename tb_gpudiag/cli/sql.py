@@ -24,7 +24,7 @@ from tb_gpudiag.report.views.document import Column, Document, Kind, ReportView,
 from tb_gpudiag.service.queries.queries import query_apart
 from tb_gpudiag.trace.files.find import TraceFile
 from tb_gpudiag.wording.format import one_line
-from tb_gpudiag.wording.sql_questions import QUESTIONS
+from tb_gpudiag.wording.glossary import QUESTIONS
 
 _ROWS: Final = 1_000
 _MOST_ROWS: Final = 10_000_000

@@ -202,7 +202,7 @@ class About:
     memory: list[MemoryPeaks] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)  # what the tables have no room for, one line each
     recorder: Recorder = "torch"
-    server: str = ""  # the inference server that runs the model (vocabulary/libraries.py), "" for none
+    server: str = ""  # the inference server that runs the model (vocabulary/engines.py), "" for none
     unchecked: dict[str, str] = field(default_factory=dict)  # rule that could not check -> why, how to record
     reason: str = ""  # why a step clock recorded it
 

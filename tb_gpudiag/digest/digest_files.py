@@ -1,4 +1,5 @@
-"""Digests as files: gzip of an Arrow stream, one row with a list per table. Contents are untrusted."""
+"""Digests as files: gzip of an Arrow stream, one row with a list per table. Contents are untrusted.
+In a job of ten thousand ranks, each digest lists all of them: lists of ranks are short texts."""
 
 from __future__ import annotations
 
@@ -7,25 +8,63 @@ import json
 import os
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
-from functools import cache
+from functools import cache, lru_cache
+from itertools import pairwise
 from typing import Any, Final, get_type_hints
 
+import numpy as np
 import pyarrow as pa
 from google.protobuf.message import DecodeError
 
-from tb_gpudiag.digest import rank_lists
 from tb_gpudiag.digest.digest import TABLES, VERSION, About, Digest, MemoryPeaks
 from tb_gpudiag.errors import NotATrace, TooLarge, Unreadable
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import refuse_not_finite
-from tb_gpudiag.trace.files.remote import RemoteFile
+from tb_gpudiag.trace.files.opening import follows_links, is_below
+from tb_gpudiag.trace.files.remote import RemoteFile, listed
 from tb_gpudiag.trace.files.source import Readable, is_remote, unreadable
 from tb_gpudiag.vocabulary.collective_kinds import OPERATIONS
-from tb_gpudiag.vocabulary.libraries import Server
+from tb_gpudiag.vocabulary.engines import Server
 from tb_gpudiag.vocabulary.patterns import lazy_re
 from tb_gpudiag.wording.format import one_line
+
+# A job of ten thousand ranks with a hundred groups that all are in.
+MOST_RANKS: Final = 1_000_000
+_HIGHEST_RANK: Final = 2**31 - 1
+
+
+def ranks_to_text(ranks: Sequence[int]) -> str:
+    """Return ascending ranks as runs: "0-7 16" is 0 to 7, and 16; "0-24:8" is 0, 8, 16 and 24."""
+    numbers = np.asarray(ranks, np.int64)
+    gaps = np.diff(numbers)
+    # A run ends where the gap before a rank differs from the one after it.
+    borders = [0, *(np.flatnonzero(np.diff(gaps)) + 2).tolist(), len(numbers)]
+    said = []
+    for begin, end in pairwise(borders if len(numbers) else []):
+        first, last = int(numbers[begin]), int(numbers[end - 1])
+        step = int(gaps[begin]) if end - begin > 1 else 1
+        said.append(str(first) if first == last else f"{first}-{last}" + (f":{step}" if step != 1 else ""))
+    return " ".join(said)
+
+
+# The ranks of a job list the same groups: they share one tuple.
+@lru_cache(maxsize=4096)
+def ranks_from_text(text: str) -> tuple[int, ...]:
+    """Return the ranks that `ranks_to_text` wrote, ascending. Raises ValueError: it wrote no such list."""
+    found: list[int] = []
+    for run in text.split():
+        span, _, step = run.partition(":")
+        first, _, last = span.partition("-")
+        ranks = range(int(first), int(last or first) + 1, int(step or 1))
+        if not 0 < len(ranks) <= MOST_RANKS - len(found) or ranks[-1] > _HIGHEST_RANK:
+            raise ValueError("ranks")
+        found += ranks
+    if any(after <= before for before, after in pairwise([-1, *found])):
+        raise ValueError("ranks")
+    return tuple(found)
+
 
 # Digests of public traces unpack to 0.1 to 3 MB. The tables are bounded, so no digest needs more than this.
 MOST_BYTES: Final = 64 << 20
@@ -106,7 +145,7 @@ def to_bytes(digest: Digest) -> bytes:
         columns[name] = pa.ListArray.from_arrays(pa.array([0, len(table)], pa.int32()), rows)
     found = [finding.SerializeToString(deterministic=True) for finding in digest.findings]
     columns[_FINDINGS] = pa.array([found], pa.list_(pa.binary()))
-    groups = {name: rank_lists.to_text(ranks) for name, ranks in digest.about.groups.items()}
+    groups = {name: ranks_to_text(ranks) for name, ranks in digest.about.groups.items()}
     about = json.dumps(asdict(digest.about) | {"groups": groups})
     metadata = {_VERSION: str(VERSION).encode(), _ABOUT: about.encode()}
     batch = pa.record_batch(list(columns.values()), schema=_schema().with_metadata(metadata))
@@ -224,8 +263,8 @@ def _about(values: dict[str, Any]) -> About:
         raise ValueError("mfu")
     if not 0 <= plain["unprofiled_share"] <= 1 + 1e-9:
         raise ValueError("unprofiled_share")
-    plain["groups"] = {str(name): rank_lists.from_text(text) for name, text in dict(plain["groups"]).items()}
-    if sum(map(len, plain["groups"].values())) > rank_lists.MOST_RANKS:
+    plain["groups"] = {str(name): ranks_from_text(text) for name, text in dict(plain["groups"]).items()}
+    if sum(map(len, plain["groups"].values())) > MOST_RANKS:
         raise ValueError("groups")
     for name in ("causes", "left_out"):
         plain[name] = [str(text) for text in plain[name]]
@@ -280,3 +319,36 @@ def _schema() -> pa.Schema:
 def _one(column: pa.ChunkedArray) -> pa.Array:
     whole: Any = column.combine_chunks()
     return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
+
+
+SUFFIX: Final = ".gpudiag-digest"
+# A directory of digests has one file per rank, or per rank and recording.
+_MOST_FILES: Final = 1 << 20
+
+
+def find_digests(root: str) -> list[str]:
+    """Return the paths of the digest files below a directory, sorted; of a digest file, its own path.
+
+    Links that lead outside are left out, as by find_traces.
+    Raises Unreadable: a remote store cannot be listed.
+    """
+    if root.endswith(SUFFIX):
+        return [root]
+    if is_remote(root):
+        try:
+            files = listed(root)
+        except Exception as error:  # back ends raise anything
+            raise unreadable(error, root) from error
+        return sorted(file.url for file in files if file.url.endswith(SUFFIX))
+    return sorted(_local_digests(root))
+
+
+def _local_digests(root: str) -> list[str]:
+    found: list[str] = []
+    inside = "" if follows_links() else os.path.realpath(root)
+    for folder, _, names in os.walk(root):
+        paths = [os.path.join(folder, name) for name in names if name.endswith(SUFFIX)]
+        found += [path for path in paths if not inside or is_below(os.path.realpath(path), inside)]
+        if len(found) > _MOST_FILES:
+            break
+    return found

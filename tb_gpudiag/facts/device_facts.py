@@ -24,8 +24,7 @@ from tb_gpudiag.facts.launching.graph_nodes import CapturedGraphs, NodeGaps, nod
 from tb_gpudiag.facts.stepping.inferred import InferredSteps
 from tb_gpudiag.facts.waiting.stream_waits import Awaited, StreamWaits, count_awaited
 from tb_gpudiag.trace.events import Metadata
-from tb_gpudiag.vocabulary.gpu_names import AMPERE
-from tb_gpudiag.vocabulary.kernel_names import amd_architecture, least_capability
+from tb_gpudiag.vocabulary.kernel_names import AMPERE, amd_architecture, least_capability
 from tb_gpudiag.vocabulary.operators import FOR_MANY_TENSORS
 
 

@@ -16,8 +16,8 @@ from google.protobuf.message import Message
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.operators.operator_table import slice_kernels, slice_operators
-from tb_gpudiag.report.slices.parameters import WantedRows
 from tb_gpudiag.report.slices.prepared import Prepared
+from tb_gpudiag.report.slices.slice_table import WantedRows
 from tb_gpudiag.report.wire import is_repeated
 from tb_gpudiag.vocabulary.patterns import lazy_re
 

@@ -18,7 +18,7 @@ from tb_gpudiag.report.views.markdown import document_markdown
 from tb_gpudiag.report.wire import dump, from_json, to_dict
 from tb_gpudiag.service.caches.cache_entry import CacheEntry, read_entry
 from tb_gpudiag.service.exports import Order
-from tb_gpudiag.service.processes.child_messages import ChildMessage
+from tb_gpudiag.service.processes.child import ChildMessage
 from tb_gpudiag.service.processes.serving import Reply
 
 _PIECE_BYTES: Final = 256 << 10

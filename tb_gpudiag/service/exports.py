@@ -13,8 +13,7 @@ from typing import Any
 
 from tb_gpudiag.errors import LimitReached, ProcessFailed
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.service.processes.child import Child, ChildEnded
-from tb_gpudiag.service.processes.child_messages import ChildMessage
+from tb_gpudiag.service.processes.child import Child, ChildEnded, ChildMessage
 from tb_gpudiag.trace.files.find import TraceFile
 
 # Each takes one core, and for HTML the memory of the timeline.

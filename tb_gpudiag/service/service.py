@@ -11,12 +11,10 @@ from typing import Any, TypeVar
 
 from tb_gpudiag.errors import CorruptEntry, GpudiagError, LimitReached, Unreadable, UsageError
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.slices.parameters import QueryValues
-from tb_gpudiag.report.slices.slice_table import SLICES
+from tb_gpudiag.report.slices.slice_table import SLICES, QueryValues
 from tb_gpudiag.service.analyses.analysis_queue import MODULE, AnalysisQueue
-from tb_gpudiag.service.analyses.pending import Pending, diagnosis_key
 from tb_gpudiag.service.analyses.reductions import Reduced, Reductions
-from tb_gpudiag.service.analyses.task import Task
+from tb_gpudiag.service.analyses.task import Pending, Task, diagnosis_key
 from tb_gpudiag.service.caches.cache import Cache
 from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.exports import Export, Exports, Order

@@ -267,7 +267,7 @@ class Trace:
     captures: list[CaptureTrace] = field(default_factory=list)  # of the graphs that it replays
     # Device -> what was added to its times, because its clock was wrong. See gpu_clock.py.
     clock_offsets_ns: Mapping[int, int] = field(default_factory=dict)
-    cut_work: int = 0  # kernels and copies with impossible durations. See impossible_times.py.
+    cut_work: int = 0  # kernels and copies with impossible durations. See kept_rows.py.
 
     @property
     def origin_ns(self) -> int:

@@ -3,15 +3,20 @@
 CUPTI writes 0 for a time that it does not have. Next to real timestamps, that is decades earlier: one such
 event would stretch the recording over all of them. And facts are computed device by device: a file that names
 thousands of devices would take minutes, and no process has so many.
+
+Kernels that cannot have run for as long as the file says are cut.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, mask_of
+from tb_gpudiag.trace.events import Events
+from tb_gpudiag.vocabulary.recorded import GPU_WORK_CATEGORIES
 
 # All events this close to the median time of the trace are kept. Recordings take seconds to minutes, rarely
 # hours. Kineto counts time from a date that changes every three months, so 0 is nearly always further away.
@@ -83,3 +88,39 @@ def of_read_devices(device: Int32) -> tuple[Bool, int]:
     kept |= ids == NONE
     mask: Bool = kept[own]
     return mask, left_out
+
+
+def in_order(events: Events) -> tuple[Events, int]:
+    """Return the events, and how many of a GPU's were cut where the next one of their stream begins."""
+    work = events.where(*GPU_WORK_CATEGORIES)
+    work = work[events.stream[work] != NONE]
+    stream = (events.device[work].astype(np.int64) << 32) + events.stream[work]
+    order = np.argsort(stream, kind="stable")  # events are in order of start
+    work, stream = work[order], stream[order]
+    outlasts = _outlasts(stream, events.end_ns[work])
+    if not outlasts.any():
+        return events, 0
+    outlasts &= _launched_alone(events.correlation[work])
+    cut, following = work[:-1][outlasts[:-1]], work[1:][outlasts[:-1]]
+    duration_ns = events.duration_ns.copy()
+    duration_ns[cut] = events.start_ns[following] - events.start_ns[cut]
+    return replace(events, duration_ns=duration_ns), len(cut)
+
+
+def _outlasts(stream: Int64, end_ns: Int64) -> Bool:
+    """Mask of the work that ends after later work of its stream, in order of stream and start, shape (w,)."""
+    found = np.zeros(len(stream), np.bool_)
+    if not ((end_ns[1:] < end_ns[:-1]) & (stream[1:] == stream[:-1])).any():
+        return found  # as usual
+    # Streams one after the other, so that one pass finds the least end that is still to come in each.
+    _, rank = np.unique(end_ns, return_inverse=True)
+    ends = rank + np.cumsum(np.r_[False, stream[1:] != stream[:-1]]) * len(stream)
+    least = np.minimum.accumulate(ends[::-1])[::-1]
+    found[:-1] = ends[:-1] > least[1:]
+    return found
+
+
+def _launched_alone(correlation: Int64) -> Bool:
+    """Mask of the work that no other work shares its launch with, shape of `correlation`."""
+    _, number, count = np.unique(correlation, return_inverse=True, return_counts=True)
+    return count[number] == 1

@@ -21,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 
 from tb_gpudiag.arrays import Float64
-from tb_gpudiag.service.processes.child_messages import ChildMessage
+from tb_gpudiag.service.processes.child import ChildMessage
 from tb_gpudiag.service.processes.serving import Reply
 from tb_gpudiag.trace.files.clock_names import MADE, NOW, ORDER
 from tb_gpudiag.trace.step_clocks.clock_state import (

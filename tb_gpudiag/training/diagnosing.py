@@ -8,8 +8,8 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from tb_gpudiag.digest.building.build_digest import digest_file
 from tb_gpudiag.digest.digest import Digest, numbers, texts
-from tb_gpudiag.digest.digested import digest_file
 from tb_gpudiag.errors import NothingToRead
 from tb_gpudiag.jobs.ranks.members import slim
 from tb_gpudiag.jobs.report.job_report import build_jobs
@@ -18,7 +18,7 @@ from tb_gpudiag.jobs.topics import ids_of
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import only_trace
 from tb_gpudiag.report.essentials import busiest, without_hints
-from tb_gpudiag.service.processes.child_messages import ChildMessage
+from tb_gpudiag.service.processes.child import ChildMessage
 from tb_gpudiag.service.processes.serving import Reply
 from tb_gpudiag.service.settings import settings_from
 from tb_gpudiag.training.event_records import append_to

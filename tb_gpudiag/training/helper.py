@@ -9,8 +9,7 @@ from typing import Any, Final
 from tb_gpudiag.errors import GpudiagError
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.service.processes import process_setup
-from tb_gpudiag.service.processes.child import Child, ChildEnded
-from tb_gpudiag.service.processes.child_messages import ChildMessage
+from tb_gpudiag.service.processes.child import Child, ChildEnded, ChildMessage
 
 NICE = process_setup.NICE
 

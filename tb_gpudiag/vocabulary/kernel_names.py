@@ -1,6 +1,7 @@
 """Kernel names: which family a kernel belongs to, what does its arithmetic, which collective it runs.
 
-The tables of families and of arithmetic are in kernel_families.py.
+The tables of families and of arithmetic are in kernel_families.py. Names of copies say direction and
+kind of memory (`Memcpy HtoD (Pageable -> Device)`), and names of some GPUs more than the compute capability.
 """
 
 from __future__ import annotations
@@ -303,3 +304,18 @@ def collective_kind(name: str) -> str:
         return found[0]
     found = _REDUCE.search(function, 0, LONGEST_MATCHED)
     return found[1] if found else function
+
+
+WITHOUT_TENSOR_CORES = any_of(r"GTX 16\d\d", r"\bT(400|500|550|600|1000|1200)\b", r"Quadro T\d", r"\bMX\d")
+"""Turing's smaller chips: their capability, 7.5, is that of chips with tensor cores."""
+
+AMPERE = (8, 0)
+"""The compute capability from which tensor cores take TF32 and bf16."""
+
+
+TO_DEVICE = any_of(r"Memcpy (HtoD|[MH]2D).*", flags=re.S)
+TO_HOST = any_of(r"Memcpy (DtoH|D2[MH]).*", flags=re.S)
+ON_DEVICE = any_of(r"Memcpy D(to|2)D.*", r"CopyDeviceToDevice.*", flags=re.S)
+
+# One side is pageable host memory. Only NVIDIA's traces say so.
+PAGEABLE = any_of(r"Memcpy .*\((Pageable -> .*|.* -> Pageable)\)", flags=re.S)

@@ -1,4 +1,5 @@
-"""Marks around stretches of host time: those of torch.profiler, optimizers, Lightning, and torch.compile."""
+"""Marks around stretches of host time: those of torch.profiler, optimizers, Lightning and torch.compile, and
+spans that compile or capture GPU code: TorchDynamo's marks, frames of torch and Triton."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import re
 from functools import lru_cache
 
 from tb_gpudiag.arrays import NONE
-from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED, any_of, lazy_re
+from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED, PATH, any_of, lazy_re
 
 # torch.profiler's schedule: one for each step().
 STEP = any_of(r"ProfilerStep\s?#\d+")
@@ -127,3 +128,24 @@ def module_class(name: str) -> str:
 def module_label(name: str) -> str:
     """Return `Linear_3` for `nn.Module: Linear_3`, and "" for what is not a module."""
     return name.removeprefix(MODULE_PREFIX) if name.startswith(MODULE_PREFIX) else ""
+
+
+# The copy of a graph is compiled in a backward pass before any mark begins.
+_GRAPHS = PATH + r"torch/fx/graph_module\.py\(\d+\): (__deepcopy__|recompile)"
+_DYNAMO = (r".*\(dynamo_timed\)", PATH + r"torch/_dynamo/convert_frame\.py\(\d+\): .*", _GRAPHS)
+_TRITON = (PATH + r"triton/compiler/compiler\.py\(\d+\): compile",)
+_AUTOTUNE = (
+    PATH + r"triton/runtime/autotuner\.py\(\d+\): _bench",
+    PATH + r"torch/_inductor/runtime/triton_heuristics\.py\(\d+\): "
+    r"(autotune_to_one_config|benchmark_all_configs|precompile)",
+)
+_EXTENSION = (PATH + r"torch/utils/cpp_extension\.py\(\d+\): (load|load_inline|_jit_compile)",)
+_CAPTURE = (PATH + r"torch/cuda/graphs\.py\(\d+\): (capture_begin|capture_end)",)
+
+DYNAMO, TRITON, AUTOTUNE = any_of(*_DYNAMO), any_of(*_TRITON), any_of(*_AUTOTUNE)
+EXTENSION, GRAPH_CAPTURE = any_of(*_EXTENSION), any_of(*_CAPTURE)
+COMPILE = any_of(*_DYNAMO, *_TRITON, *_AUTOTUNE, *_EXTENSION, *_CAPTURE)
+
+# One function that TorchDynamo compiles: its own mark, or its frame where there is no mark.
+COMPILED_FUNCTION = any_of(r"_compile(\.(<locals>\.)?compile_inner)? \(dynamo_timed\)")
+COMPILED_FUNCTION_FRAME = any_of(PATH + r"torch/_dynamo/convert_frame\.py\(\d+\): _compile")

@@ -1,4 +1,5 @@
-"""The project's terms: glossary.md, and every term of the vocabulary."""
+"""What the documentation shows: the terms of glossary.md and of the vocabulary, and the useful queries of
+sql_questions.md."""
 
 from __future__ import annotations
 
@@ -6,8 +7,11 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from importlib import resources
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from tb_gpudiag.frozen import dataclass
+from tb_gpudiag.vocabulary.patterns import lazy_re
 from tb_gpudiag.wording.vocabulary import KINDS_OF_TERMS
 
 
@@ -75,3 +79,16 @@ def find(name: str) -> list[GlossaryEntry]:
 def key(name: str) -> str:
     """Return what spellings of a name have in common."""
     return re.sub(r"[\W_]+", " ", name.lower()).strip()
+
+
+class SqlQuestion(NamedTuple):
+    """A question about a trace, and the query that answers it."""
+
+    question: str
+    query: str
+
+
+_SECTION: Final = lazy_re(r"^## ([^\n]+)\n\n```sql\n(.+?)\n```$", re.MULTILINE | re.DOTALL)
+_TEXT: Final = Path(__file__).with_name("sql_questions.md").read_text(encoding="utf-8")
+
+QUESTIONS: Final = tuple(SqlQuestion(*found) for found in _SECTION.findall(_TEXT))

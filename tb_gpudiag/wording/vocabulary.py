@@ -1,5 +1,6 @@
 """The words for time, for kinds of things and for columns: the one source for the command line, the HTML
-report and the page. They are in terms.md, with what each table is about."""
+report and the page. They are in terms.md and tables.md, with what each table
+is about. Also which credentials of a trace are left out."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from typing import Final, NamedTuple
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.collective_kinds import DDP
 from tb_gpudiag.vocabulary.patterns import lazy_re
-from tb_gpudiag.wording.format import in_quotes
+from tb_gpudiag.vocabulary.recorded import Credential
+from tb_gpudiag.wording.format import count, in_quotes
 
 
 @dataclass(frozen=True)
@@ -144,3 +146,19 @@ def limiter_word(limiter: str, *, on_gpu: bool) -> str:
 def bottleneck(word: str) -> str:
     """How a verdict begins."""
     return f"Bottleneck: {word}"
+
+
+def credential_words(credential: Credential) -> str:
+    """`“HF_TOKEN” (Hugging Face token)`: the name, and what the value looks like."""
+    if not credential.name:
+        return credential.form or "others"
+    return in_quotes(credential.name, 60) + (f" ({credential.form})" if credential.form else "")
+
+
+def left_out(places: int, what: str, at_least: str = "") -> str:
+    """Say how many credentials a trace has, and that `what`, which is made of it, is without them.
+
+    at_least: "at least ", if there may be more places.
+    """
+    found = f"{at_least}{count(places, 'place')}"
+    return f"The trace has credentials, in {found}. {what} is without those that were found."

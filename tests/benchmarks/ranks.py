@@ -17,8 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tb_gpudiag.digest.digest_files import to_bytes
-from tb_gpudiag.digest.find_digests import SUFFIX
+from tb_gpudiag.digest.digest_files import SUFFIX, to_bytes
 from tests.benchmarks.traces import Measured, large_trace, measured
 from tests.benchmarks.truth.jobs import digests
 from tests.simulator.jobs import DistributedJob, JobFault
@@ -78,7 +77,7 @@ def mapped(folder: Path, ranks: int, size_bytes: int) -> Mapped:
 
 _REDUCE = """
 from tb_gpudiag.digest.digest_files import read_digest
-from tb_gpudiag.digest.find_digests import find_digests
+from tb_gpudiag.digest.digest_files import find_digests
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.members import find_sets, slim
 from tb_gpudiag.jobs.report.job_report import build_job_report

@@ -28,7 +28,7 @@ from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.report.diagnosis import only_trace
 from tb_gpudiag.report.slices import embedded as module
 from tb_gpudiag.report.slices.operators.prepare_calls import prepare_calls
-from tb_gpudiag.report.slices.parameters import Search
+from tb_gpudiag.report.slices.slice_table import Search
 from tb_gpudiag.report.slices.slice_table import slice_json
 from tb_gpudiag.report.slices.timeline import prepare_timeline, slice_timeline
 from tb_gpudiag.report.slices.timeline_events import event_at, event_details

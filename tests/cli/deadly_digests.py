@@ -7,7 +7,7 @@ import signal
 from typing import Any
 
 from tb_gpudiag.service.analyses import digests
-from tb_gpudiag.service.processes.child_messages import ChildMessage
+from tb_gpudiag.service.processes.child import ChildMessage
 from tb_gpudiag.service.processes.serving import Reply
 
 

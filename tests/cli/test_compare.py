@@ -10,8 +10,7 @@ import pytest
 import tb_gpudiag
 from tb_gpudiag.cli.main import main
 from tb_gpudiag.digest.digest import Digest
-from tb_gpudiag.digest.digest_files import to_bytes
-from tb_gpudiag.digest.find_digests import SUFFIX
+from tb_gpudiag.digest.digest_files import SUFFIX, to_bytes
 from tb_gpudiag.errors import NothingToRead, UsageError
 from tests.builder import TraceBuilder
 from tests.jobs.compare.sides import finding, trace

@@ -9,8 +9,7 @@ import pytest
 
 from tb_gpudiag.cli.main import main
 from tb_gpudiag.digest.digest import Digest, texts
-from tb_gpudiag.digest.digest_files import read_digest
-from tb_gpudiag.digest.find_digests import find_digests
+from tb_gpudiag.digest.digest_files import find_digests, read_digest
 from tb_gpudiag.errors import NotATrace, ProcessFailed, Unreadable
 from tb_gpudiag.report import diagnosis
 from tb_gpudiag.report.diagnosis import read_facts

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.cli.main import main
-from tb_gpudiag.digest.digest_files import to_bytes
-from tb_gpudiag.digest.find_digests import SUFFIX
+from tb_gpudiag.digest.digest_files import SUFFIX, to_bytes
 from tb_gpudiag.report.views.screen import LINES
 from tests.jobs.ranks.stage import job
 

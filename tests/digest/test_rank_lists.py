@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tb_gpudiag.digest.rank_lists import MOST_RANKS, from_text, to_text
+from tb_gpudiag.digest.digest_files import MOST_RANKS, ranks_from_text, ranks_to_text
 from tests.with_each import with_each
 
 
 @given(st.sets(st.integers(0, 2**31 - 1), max_size=30) | st.sets(st.integers(0, 40)))
 def test_any_ranks_come_back(ranks: set[int]) -> None:
-    assert from_text(to_text(sorted(ranks))) == tuple(sorted(ranks))
+    assert ranks_from_text(ranks_to_text(sorted(ranks))) == tuple(sorted(ranks))
 
 
 @with_each(
@@ -26,7 +26,7 @@ def test_any_ranks_come_back(ranks: set[int]) -> None:
     ],
 )
 def test_regular_groups_are_short(ranks: list[int], text: str) -> None:
-    assert to_text(ranks) == text
+    assert ranks_to_text(ranks) == text
 
 
 @with_each(
@@ -35,4 +35,4 @@ def test_regular_groups_are_short(ranks: list[int], text: str) -> None:
 )
 def test_other_text_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
-        from_text(text)
+        ranks_from_text(text)

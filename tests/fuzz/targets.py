@@ -32,7 +32,7 @@ from tb_gpudiag.report.slices.memory_slice import slice_memory
 from tb_gpudiag.report.slices.operators.call_details import slice_call_tree
 from tb_gpudiag.report.slices.operators.operator_table import slice_kernels, slice_operators
 from tb_gpudiag.report.slices.operators.prepare_calls import prepare_calls, slice_roofline
-from tb_gpudiag.report.slices.parameters import Search, WantedRows
+from tb_gpudiag.report.slices.slice_table import Search, WantedRows
 from tb_gpudiag.report.slices.timeline import prepare_timeline, slice_timeline
 from tb_gpudiag.report.slices.timeline_events import event_details
 from tb_gpudiag.report.slices.timeline_range import find_events, range_statistics

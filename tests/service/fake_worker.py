@@ -17,7 +17,7 @@ from typing import Any
 from tb_gpudiag.errors import NoAnswer, NotATrace
 from tb_gpudiag.service.analyses.task import EntryContent, Task, save
 from tb_gpudiag.service.processes import memory_limit
-from tb_gpudiag.service.processes.child_messages import ChildMessage
+from tb_gpudiag.service.processes.child import ChildMessage
 from tb_gpudiag.service.processes.serving import Reply
 
 

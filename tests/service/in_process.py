@@ -19,7 +19,7 @@ import pytest
 from tb_gpudiag.errors import Defect, GpudiagError
 from tb_gpudiag.service.analyses import analysis_queue
 from tb_gpudiag.service.processes import gate
-from tb_gpudiag.service.processes.child_messages import ChildMessage, MessageKind
+from tb_gpudiag.service.processes.child import ChildMessage, MessageKind
 
 
 class InProcess:

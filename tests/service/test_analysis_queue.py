@@ -20,8 +20,7 @@ import pytest
 from tb_gpudiag.errors import Defect, LimitReached, NotATrace, ProcessFailed
 from tb_gpudiag.service.analyses import analysis_queue
 from tb_gpudiag.service.analyses.analysis_queue import MODULE, AnalysisQueue
-from tb_gpudiag.service.analyses.pending import Pending
-from tb_gpudiag.service.analyses.task import Task
+from tb_gpudiag.service.analyses.task import Pending, Task
 from tb_gpudiag.service.caches.cache import Cache
 from tb_gpudiag.service.processes import child
 from tb_gpudiag.service.processes.process_setup import worker_environment

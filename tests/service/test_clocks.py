@@ -20,7 +20,7 @@ from tb_gpudiag.errors import UsageError
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.clock_slice import prepare_clock, slice_clock
 from tb_gpudiag.report.slices.slice_table import SLICES
-from tb_gpudiag.service.analyses.pending import Pending
+from tb_gpudiag.service.analyses.task import Pending
 from tb_gpudiag.service.service import Service
 from tb_gpudiag.trace.files.clock_names import MADE
 from tb_gpudiag.trace.step_clocks.clock_lines import read_lines

@@ -29,7 +29,7 @@ def acting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], E
         code = f"""
             import os
             from tb_gpudiag.errors import NotATrace
-            from tb_gpudiag.service.processes.child_messages import ChildMessage
+            from tb_gpudiag.service.processes.child import ChildMessage
 
             def answer(request, reply):
                 {act}

@@ -18,7 +18,7 @@ import pytest
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.slice_table import SLICES
-from tb_gpudiag.service.analyses.pending import Pending
+from tb_gpudiag.service.analyses.task import Pending
 from tb_gpudiag.service.index.roots import Root
 from tb_gpudiag.service.service import Service
 from tb_gpudiag.service.settings import Settings

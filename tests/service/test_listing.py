@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tb_gpudiag.service.index import listing
-from tb_gpudiag.service.index.listing import Listing
+from tb_gpudiag.service.index import runs
+from tb_gpudiag.service.index.runs import Listing
 
 
 class Page:
@@ -88,7 +88,7 @@ def test_a_page_that_has_missed_forgotten_removals_gets_everything() -> None:
     source = Listing()
     source.change(["kept"])
     known = source.number
-    for number in range(listing.MOST_REMOVED + 1):
+    for number in range(runs.MOST_REMOVED + 1):
         source.change([str(number)])
         source.remove([str(number)])
     part = source.since(known, 10)

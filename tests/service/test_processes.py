@@ -15,8 +15,15 @@ import pytest
 
 from tb_gpudiag.errors import Defect, LimitReached, NotATrace, ProcessFailed
 from tb_gpudiag.service.processes import child as child_module
-from tb_gpudiag.service.processes.child import Child, ChildEnded
-from tb_gpudiag.service.processes.child_messages import ChildMessage, MessageKind, error_in, of_error, take
+from tb_gpudiag.service.processes.child import (
+    Child,
+    ChildEnded,
+    ChildMessage,
+    MessageKind,
+    error_in,
+    of_error,
+    take,
+)
 from tb_gpudiag.service.processes.process_setup import worker_environment
 from tests.service.helpers import children, eventually, is_alive
 from tests.with_each import with_each
@@ -70,7 +77,7 @@ def acting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
         script = f"""
             import os, sys, time
             from tb_gpudiag.errors import NotATrace
-            from tb_gpudiag.service.processes.child_messages import ChildMessage
+            from tb_gpudiag.service.processes.child import ChildMessage
 
             def answer(request, reply):
                 fields = request

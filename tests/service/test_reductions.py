@@ -12,9 +12,9 @@ import pytest
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import from_json
 from tb_gpudiag.service.analyses import analysis_queue
-from tb_gpudiag.service.analyses.pending import Pending
+from tb_gpudiag.service.analyses.task import Pending
 from tb_gpudiag.service.index.roots import Root
-from tb_gpudiag.service.processes.child_messages import ChildMessage
+from tb_gpudiag.service.processes.child import ChildMessage
 from tb_gpudiag.service.service import Service, UnknownTrace
 from tb_gpudiag.service.settings import Settings
 from tests.builder import TraceBuilder

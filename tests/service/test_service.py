@@ -16,7 +16,7 @@ from tb_gpudiag.errors import Unreadable
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.service.analyses import analysis_queue
 from tb_gpudiag.service.analyses.analysis_queue import AnalysisQueue
-from tb_gpudiag.service.analyses.pending import Pending, problem
+from tb_gpudiag.service.analyses.task import Pending, problem
 from tb_gpudiag.service.index import log_index, runs
 from tb_gpudiag.service.index.roots import Root
 from tb_gpudiag.service.service import GoneTrace, Service, UnknownTrace

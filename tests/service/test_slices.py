@@ -59,7 +59,7 @@ def acting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
         script = f"""
             import os, time
             from tb_gpudiag.errors import CorruptEntry
-            from tb_gpudiag.service.processes.child_messages import ChildMessage
+            from tb_gpudiag.service.processes.child import ChildMessage
             with open({str(tmp_path / "starts")!r}, "a+") as file:
                 print("start", file=file, flush=True)
                 file.seek(0)

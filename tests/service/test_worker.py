@@ -20,8 +20,7 @@ from tb_gpudiag.report.wire import from_json
 from tb_gpudiag.service.analyses.task import DigestSource, EntryContent, RecordSource, Task, save
 from tb_gpudiag.service.analyses.worker import analyze
 from tb_gpudiag.service.caches.cache import Cache
-from tb_gpudiag.service.caches.cache_entry import read_entry
-from tb_gpudiag.service.caches.private import create_private
+from tb_gpudiag.service.caches.cache_entry import create_private, read_entry
 from tests.builder import SnapshotBuilder, TraceBuilder
 from tests.service.helpers import trace_file
 

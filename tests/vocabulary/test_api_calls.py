@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tb_gpudiag.vocabulary import api_calls, gpu_names
+from tb_gpudiag.vocabulary import api_calls, kernel_names
 from tests.with_each import with_each
 
 MEANINGS = (
@@ -60,14 +60,14 @@ def test_a_call_of_intels_runtime_means(call: str, means: str) -> None:
 @with_each(
     ("copy", "direction"),
     [
-        ("Memcpy M2D (Host (User Allocated) -> Device)", gpu_names.TO_DEVICE),
-        ("Memcpy H2D (Host (Driver Allocated) -> Device)", gpu_names.TO_DEVICE),
-        ("Memcpy D2M (Device -> Host (User Allocated))", gpu_names.TO_HOST),
-        ("Memcpy D2D (Device -> Device)", gpu_names.ON_DEVICE),
+        ("Memcpy M2D (Host (User Allocated) -> Device)", kernel_names.TO_DEVICE),
+        ("Memcpy H2D (Host (Driver Allocated) -> Device)", kernel_names.TO_DEVICE),
+        ("Memcpy D2M (Device -> Host (User Allocated))", kernel_names.TO_HOST),
+        ("Memcpy D2D (Device -> Device)", kernel_names.ON_DEVICE),
         ("Memcpy S2D (Shared -> Device)", None),
-        ("Memcpy HtoD (Pinned -> Device)", gpu_names.TO_DEVICE),
+        ("Memcpy HtoD (Pinned -> Device)", kernel_names.TO_DEVICE),
     ],
 )
 def test_a_copys_name_tells_its_direction(copy: str, direction: object) -> None:
-    kinds = (gpu_names.TO_DEVICE, gpu_names.TO_HOST, gpu_names.ON_DEVICE)
+    kinds = (kernel_names.TO_DEVICE, kernel_names.TO_HOST, kernel_names.ON_DEVICE)
     assert [kind for kind in kinds if kind.fullmatch(copy)] == ([direction] if direction else [])

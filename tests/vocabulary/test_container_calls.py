@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tb_gpudiag.vocabulary.container_calls import ADDS, REMOVES, call_of
+from tb_gpudiag.vocabulary.api_calls import ADDS, REMOVES, call_of
 
 
 @pytest.mark.parametrize(

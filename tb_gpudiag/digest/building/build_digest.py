@@ -1,4 +1,4 @@
-"""Build the Digest of a trace. The only module here that takes facts out of Facts."""
+"""Build the Digest of a trace, or of a trace file. The only module here that takes facts out of Facts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tb_gpudiag.digest.building.work_tables import (
     table,
 )
 from tb_gpudiag.digest.digest import COLLECTIVES, STEPS, Digest
-from tb_gpudiag.digest.rank_lists import MOST_RANKS
+from tb_gpudiag.digest.digest_files import MOST_RANKS
 from tb_gpudiag.facts.core.causes import CauseSpans
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, Window, expand, overlapping
@@ -30,6 +30,8 @@ from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.exposure_reasons import ExposureReason
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.building.build import build_report
+from tb_gpudiag.report.diagnosis import Progress, read_facts
 from tb_gpudiag.trace.files.find import TraceFile
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.vocabulary.marks import STEP
@@ -296,3 +298,11 @@ def _groups(facts: Facts) -> dict[str, Sequence[int]]:
             found[one_line(name, _LONGEST_NAME)] = numbers
             room -= len(numbers)
     return found
+
+
+def digest_file(file: TraceFile, progress: Progress | None = None) -> tuple[pb.Report, Digest]:
+    """Read and diagnose one trace file; return its Report and its Digest. Raises TraceError: the file
+    cannot be read."""
+    facts = read_facts(file, progress)
+    report = build_report(facts, file)
+    return report, build_digest(facts, report, file)

@@ -15,7 +15,7 @@ from tb_gpudiag.facts.core.matching import kind_by_name, match, match_some
 from tb_gpudiag.facts.core.named_tasks import named_tasks, waker_of
 from tb_gpudiag.facts.core.threads import NOTHING, Activity, HostTree, numbers_of
 from tb_gpudiag.trace.events import Events
-from tb_gpudiag.vocabulary import api_calls, compile_spans, marks, operators, torch_frames
+from tb_gpudiag.vocabulary import api_calls, marks, operators, torch_frames
 from tb_gpudiag.vocabulary.frames import Frame, at_line, is_installed, place_frame, stack_place
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, HOST_CATEGORIES, Category
 from tb_gpudiag.vocabulary.task_names import INPUT, LOADER, PROFILER_FRAME, TASK_NAMES, WAITS, WAKES, HostTask
@@ -185,7 +185,7 @@ class Host:
         cause[called(api_calls.BLOCKING_CALL)] = Cause.SYNC
         cause[called(api_calls.ALLOCATOR_CALL)] = Cause.ALLOCATOR
         cause[called(api_calls.MODULE_LOAD_CALL)] = Cause.COMPILE
-        compiling = self.tree.under(match(events, compile_spans.COMPILE) & (self.tree.depth >= 0))
+        compiling = self.tree.under(match(events, marks.COMPILE) & (self.tree.depth >= 0))
         cause[compiling] = Cause.COMPILE
         cause[self.loader] = Cause.INPUT
         return cause

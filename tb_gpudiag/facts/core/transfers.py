@@ -14,7 +14,7 @@ from tb_gpudiag.facts.core.intervals import Intervals, Window, clip, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.vocabulary import gpu_names
+from tb_gpudiag.vocabulary import kernel_names
 from tb_gpudiag.vocabulary.recorded import Category
 
 
@@ -58,9 +58,9 @@ def find_transfers(work: Work) -> Transfers:
         np.where(launch == NONE, 0, events.start_ns[launch]),
         np.where(launch == NONE, 0, events.end_ns[launch]),
         events.bytes[event],
-        match_some(events, gpu_names.PAGEABLE, event),
-        match_some(events, gpu_names.TO_DEVICE, event),
-        match_some(events, gpu_names.TO_HOST, event),
+        match_some(events, kernel_names.PAGEABLE, event),
+        match_some(events, kernel_names.TO_DEVICE, event),
+        match_some(events, kernel_names.TO_HOST, event),
     )
 
 

@@ -16,7 +16,7 @@ from tb_gpudiag.facts.core.intervals import Intervals, ShownRanges, Window, long
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.vocabulary import gpu_names, operators
+from tb_gpudiag.vocabulary import kernel_names, operators
 from tb_gpudiag.vocabulary.collective_kinds import FSDP_HOOK
 from tb_gpudiag.vocabulary.kernel_families import MATRIX_FAMILIES, Arithmetic, Family
 from tb_gpudiag.vocabulary.kernel_names import CHANNELS_FIRST, LAYOUT_KERNEL, TF32_ROUNDING, read_names
@@ -174,7 +174,7 @@ def find_moves(kernels: Kernels, host: Host) -> Int64:
     events = host.events
     operator = kernels.operators(host)
     found = np.full(len(operator), NONE, np.int64)
-    here = kernels.is_kernel | match_some(events, gpu_names.ON_DEVICE, kernels.event)
+    here = kernels.is_kernel | match_some(events, kernel_names.ON_DEVICE, kernels.event)
     here &= (operator != NONE) & match_some(events, operators.DATA_MOVER, operator)
     if here.any():
         found[here] = moves_of(host, operator[here])

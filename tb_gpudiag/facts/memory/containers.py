@@ -15,7 +15,7 @@ from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.vocabulary.container_calls import ADDS, REMOVES, TENSOR_HASH, TORCH_CALLS, call_of
+from tb_gpudiag.vocabulary.api_calls import ADDS, REMOVES, TENSOR_HASH, TORCH_CALLS, call_of
 from tb_gpudiag.vocabulary.frames import ANY_FRAME, Frame, place_frame
 from tb_gpudiag.vocabulary.recorded import Category
 from tb_gpudiag.vocabulary.torch_frames import MODULE_CALL

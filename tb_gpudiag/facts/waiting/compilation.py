@@ -15,7 +15,7 @@ from tb_gpudiag.facts.core.matching import match, match_some
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.core.threads import ThreadAxis
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.vocabulary import compile_spans, kernel_names
+from tb_gpudiag.vocabulary import kernel_names, marks
 from tb_gpudiag.vocabulary.marks import COMPILED_REGION
 
 
@@ -31,11 +31,11 @@ class CompileKind(IntEnum):
 
 
 _NAMES = (
-    (CompileKind.DYNAMO, compile_spans.DYNAMO),
-    (CompileKind.CAPTURE, compile_spans.GRAPH_CAPTURE),
-    (CompileKind.EXTENSION, compile_spans.EXTENSION),
-    (CompileKind.AUTOTUNE, compile_spans.AUTOTUNE),
-    (CompileKind.TRITON, compile_spans.TRITON),
+    (CompileKind.DYNAMO, marks.DYNAMO),
+    (CompileKind.CAPTURE, marks.GRAPH_CAPTURE),
+    (CompileKind.EXTENSION, marks.EXTENSION),
+    (CompileKind.AUTOTUNE, marks.AUTOTUNE),
+    (CompileKind.TRITON, marks.TRITON),
 )
 
 
@@ -75,9 +75,9 @@ def compiled_functions(host: Host, steps: Steps, window: Window) -> list[Compile
     """Find the compilations that begin in the window, in order. A function that has just been compiled runs
     next on its thread, and the name of that run says which function it is."""
     events = host.events
-    found = match(events, compile_spans.COMPILED_FUNCTION)
+    found = match(events, marks.COMPILED_FUNCTION)
     if not found.any():
-        found = match(events, compile_spans.COMPILED_FUNCTION_FRAME)
+        found = match(events, marks.COMPILED_FUNCTION_FRAME)
     found &= window.contains(events.start_ns)
     compiled = np.flatnonzero(host.tree.outermost_of(found))
     region = _next_region(host, compiled)

@@ -8,7 +8,7 @@ from tb_gpudiag.facts.core.intervals import distinct
 from tb_gpudiag.facts.core.matching import match_some, occurs
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events
-from tb_gpudiag.vocabulary import api_calls, kernel_names, libraries, marks, operators, torch_frames
+from tb_gpudiag.vocabulary import api_calls, engines, kernel_names, marks, operators, torch_frames
 from tb_gpudiag.vocabulary.recorded import GPU_WORK_CATEGORIES, Category
 from tb_gpudiag.vocabulary.task_names import LOADER
 
@@ -27,7 +27,7 @@ class JobKind:
     pipeline: bool
     loader: bool
     autograd_nodes: int
-    server: libraries.Server | None = None
+    server: engines.Server | None = None
     data_parallel: bool = False
 
 
@@ -36,11 +36,11 @@ def job_kind(host: Host) -> JobKind:
     forward = (events.category == Category.CPU_OP) & (events.sequence != NONE) & (events.forward_thread <= 0)
     # Operators have a sequence number while gradients are enabled, and it rises with each node that is made.
     numbers = len(distinct(events.sequence[forward]))
-    server = next((server for server, names in libraries.SERVERS.items() if occurs(events, names)), None)
+    server = next((server for server, names in engines.SERVERS.items() if occurs(events, names)), None)
     training = _training(events)
     return JobKind(
         training=False if training is None and server is not None else training,
-        pipeline=occurs(events, libraries.PIPELINE),
+        pipeline=occurs(events, engines.PIPELINE),
         loader=occurs(events, LOADER),
         autograd_nodes=max(0, numbers - 1),
         server=None if training else server,

@@ -1,4 +1,5 @@
-"""What became of each finding of the base: was its fix made, what did it give, and was that promised?"""
+"""What became of each finding of the base: was its fix made, what did it give, and was that promised?
+Also a Comparison about one of them."""
 
 from __future__ import annotations
 
@@ -6,10 +7,13 @@ from collections.abc import Sequence
 from dataclasses import field
 from typing import Final
 
+from tb_gpudiag.digest.digest import WORK
+from tb_gpudiag.errors import UsageError
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.compare.conclusion import CANNOT_TELL, Conclusion
 from tb_gpudiag.jobs.compare.difference import Difference
 from tb_gpudiag.jobs.compare.problems import MOSTLY_GONE, FindingChanges, SideFinding
+from tb_gpudiag.jobs.rules.every_rule import find_any_rule
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.wording.format import one_line, time_us
 
@@ -189,3 +193,46 @@ def promised_range(low_us: float, likely_us: float, high_us: float) -> str:
     """`300 µs to 500 µs, most likely 400 µs`, `up to 500 µs`."""
     span = f"{time_us(low_us)} to {time_us(high_us)}" if low_us else f"up to {time_us(high_us)}"
     return f"{span}, most likely {time_us(likely_us)}" if likely_us else span
+
+
+_RECORDED: Final = (
+    "These are recorded steps. A profiler slows down the host, so a fix saves less there without it: time "
+    "some steps without it to know."
+)
+
+
+def about_finding(comparison: pb.Comparison, finding: str, where: str) -> pb.Comparison:
+    """Return the comparison with what became of one rule's findings only, and a note if most of the time was
+    saved on the host, which a profiler slows down.
+
+    finding: id or name of the rule. where: the base, for the error.
+
+    Raises:
+        UsageError: the base has no such finding, or there is no such rule.
+    """
+    rule = find_any_rule(finding)
+    if rule is None:
+        raise UsageError("there is no such rule", where=one_line(finding), remedy="such as GD101")
+    own = [row for row in comparison.verified if row.rule == rule.id]
+    if not own:
+        there = ", ".join(dict.fromkeys(row.rule for row in comparison.verified))
+        raise UsageError(
+            f"this recording has no finding {rule.id}",
+            where=where,
+            remedy=f"its findings are {there}" if there else "it has none",
+        )
+    found = pb.Comparison()
+    found.CopyFrom(comparison)
+    del found.verified[:]
+    found.verified.extend(own)
+    if _saved_on_the_host(comparison):
+        found.notes.append(_RECORDED)
+    return found
+
+
+def _saved_on_the_host(comparison: pb.Comparison) -> bool:
+    saved = {pb.CauseTime.Cause.Name(row.cause): row.base_us - row.candidate_us for row in comparison.causes}
+    # Without launches, the host computes.
+    launched = comparison.launches.base or comparison.launches.candidate
+    on_gpu = sum(saved.get(part, 0.0) for part in WORK) if launched else 0.0
+    return comparison.mean_step_us.difference < 0 and on_gpu < sum(saved.values()) / 2

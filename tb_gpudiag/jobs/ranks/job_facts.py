@@ -18,15 +18,14 @@ from tb_gpudiag.jobs.ranks.channels import channels_of
 from tb_gpudiag.jobs.ranks.clocks import clocks_of
 from tb_gpudiag.jobs.ranks.collective_matching import match_operations
 from tb_gpudiag.jobs.ranks.kernels_compared import compare_kernels
-from tb_gpudiag.jobs.ranks.late_causes import LateCauses
 from tb_gpudiag.jobs.ranks.members import JobSet
 from tb_gpudiag.jobs.ranks.operations import operations_of
 from tb_gpudiag.jobs.ranks.own_time import own_time_of
 from tb_gpudiag.jobs.ranks.parallelism import parallelisms, units_of
 from tb_gpudiag.jobs.ranks.pipeline import pipeline_of
-from tb_gpudiag.jobs.ranks.waits import starts_of, waits_of
+from tb_gpudiag.jobs.ranks.waits import LateCauses, starts_of, waits_of
 from tb_gpudiag.jobs.replay.job_replay import UNCHANGED, JobChange, JobReplay, JobSlowdown, slowdown_of
-from tb_gpudiag.jobs.replay.rank_work import job_work
+from tb_gpudiag.jobs.replay.job_work import job_work
 from tb_gpudiag.jobs.topics import ids_of
 from tb_gpudiag.vocabulary.recorded import Recorder
 

@@ -12,8 +12,7 @@ from tb_gpudiag.jobs.ranks.pipeline import Pipeline
 from tb_gpudiag.jobs.rules.job_words import LATE_RECORDING, collective_text, place_of
 from tb_gpudiag.jobs.rules.late_recording import late_collective
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.building.tables import table_message
-from tb_gpudiag.report.building.units import UINT32_MAX, us
+from tb_gpudiag.report.building.units import UINT32_MAX, table_message, us
 from tb_gpudiag.wording.format import count, one_line, share
 from tb_gpudiag.wording.vocabulary import EXPOSURE_REASONS, unit_text
 

@@ -18,8 +18,7 @@ from tb_gpudiag.facts.waiting.compile_reasons import (
     main_guards,
 )
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.building.tables import Cell, table_message
-from tb_gpudiag.report.building.units import UINT32_MAX, place
+from tb_gpudiag.report.building.units import UINT32_MAX, Cell, place, table_message
 from tb_gpudiag.report.place_words import code_place
 from tb_gpudiag.rules.answer import Place
 from tb_gpudiag.rules.shared.compile_causes import said

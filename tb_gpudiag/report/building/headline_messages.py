@@ -15,12 +15,11 @@ from tb_gpudiag.facts.kernels.roofline import OperatorTime, Roofline
 from tb_gpudiag.facts.launching.graph_nodes import CapturedGraphs
 from tb_gpudiag.facts.stepping.serving_times import KindTime, Serving
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.building.tables import table_message
 from tb_gpudiag.report.building.time_messages import STEPS_LIMIT
-from tb_gpudiag.report.building.units import us
+from tb_gpudiag.report.building.units import table_message, us
 from tb_gpudiag.report.essentials import peak_text
 from tb_gpudiag.rules.shared.roofline_evidence import tensors
-from tb_gpudiag.vocabulary.libraries import Server
+from tb_gpudiag.vocabulary.engines import Server
 from tb_gpudiag.vocabulary.marks import module_class
 from tb_gpudiag.wording.format import count, figures, in_quotes, one_line, share, time_ns
 from tb_gpudiag.wording.quantity import throughput

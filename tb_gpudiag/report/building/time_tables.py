@@ -17,8 +17,7 @@ from tb_gpudiag.facts.kernels.exposure import CollectiveExposure
 from tb_gpudiag.facts.kernels.kernels import by_module
 from tb_gpudiag.facts.waiting.sync_sites import SyncSite
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.building.tables import table_message
-from tb_gpudiag.report.building.units import place
+from tb_gpudiag.report.building.units import place, table_message
 from tb_gpudiag.report.place_words import full_place
 from tb_gpudiag.rules.answer import place_at
 from tb_gpudiag.rules.shared.lost_time import places

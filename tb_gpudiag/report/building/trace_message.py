@@ -18,8 +18,8 @@ from tb_gpudiag.report.building.units import UINT32_MAX, message_of, us
 from tb_gpudiag.rules.recording.secrets_recorded import at_least
 from tb_gpudiag.trace.events import Counter, Trace
 from tb_gpudiag.trace.files.find import TraceFile
-from tb_gpudiag.wording.credential_words import left_out
 from tb_gpudiag.wording.format import one_line
+from tb_gpudiag.wording.vocabulary import left_out
 
 NOTES_LIMIT = 50
 

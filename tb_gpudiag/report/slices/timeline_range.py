@@ -18,9 +18,8 @@ from tb_gpudiag.errors import LimitReached, UsageError
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import Intervals, clip, subtract, union
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.slices.parameters import Search
 from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared, requested_span
-from tb_gpudiag.report.slices.slice_table import LONGEST_SEARCH
+from tb_gpudiag.report.slices.slice_table import LONGEST_SEARCH, Search
 from tb_gpudiag.report.slices.timeline_lanes import COLLECTIVE_KIND, Shown
 from tb_gpudiag.report.slices.timeline_levels import Boxes
 from tb_gpudiag.vocabulary.marks import MODULE_PREFIX

@@ -21,8 +21,13 @@ from tb_gpudiag.report.views.sections.memory_sections import (
     partly_free_segments,
     peak_owners,
 )
-from tb_gpudiag.report.views.sections.program_sections import compile_log
-from tb_gpudiag.report.views.sections.time_sections import accounts, inferred_steps, launch_hotspots, peak
+from tb_gpudiag.report.views.sections.time_sections import (
+    accounts,
+    compile_log,
+    inferred_steps,
+    launch_hotspots,
+    peak,
+)
 from tb_gpudiag.vocabulary.frames import Frame, LineKind
 from tb_gpudiag.wording.format import count, share, time_us
 from tb_gpudiag.wording.vocabulary import (

@@ -25,12 +25,33 @@ from tb_gpudiag.report.views.document import (
     Section,
     Table,
 )
-from tb_gpudiag.report.views.styles import NARROWEST, bar, severity_style
 from tb_gpudiag.vocabulary.patterns import lazy_re
 from tb_gpudiag.wording.format import NO_BREAK, cut_middle
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+PLAIN_WIDTH = 110
+"""Columns where there is no terminal to ask."""
+
+NARROWEST = 40
+"""Tables need as many columns."""
+
+_BAR_WIDTH = 28
+_SEVERITY_STYLES = {"ERROR": "bold red", "WARNING": "bold yellow", "INFO": "cyan"}
+_PART_STYLES = {"computing": "green", "model": "green", "copying": "cyan", "communicating": "blue"}
+_IDLE_STYLE = "red"
+
+
+def bar(row: AccountRow, most: int = _BAR_WIDTH) -> Text:
+    """The share of a part of an account, as a bar of at most `most` columns for the whole."""
+    blocks = "█" * round(row.fraction * min(max(most, 0), _BAR_WIDTH)) or ("▏" if row.fraction > 0 else "")
+    return Text(blocks, style=_PART_STYLES.get(row.id, _IDLE_STYLE), no_wrap=True)
+
+
+def severity_style(card: FindingCard) -> str:
+    return _SEVERITY_STYLES.get(card.severity, "")
+
 
 LINES: Final = 40
 

@@ -26,7 +26,7 @@ from tb_gpudiag.report.views.document import (
     Section,
     Table,
 )
-from tb_gpudiag.report.views.styles import NARROWEST, PLAIN_WIDTH, bar, severity_style
+from tb_gpudiag.report.views.screen import NARROWEST, PLAIN_WIDTH, bar, severity_style
 from tb_gpudiag.wording.format import NO_BREAK, cut_middle
 
 _NARROWEST_HEADER = 10

@@ -13,8 +13,8 @@ from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.kernel_time import HALF_THE_BYTES, LESS_TO_MOVE, KernelTime
 from tb_gpudiag.rules.shared.roofline_evidence import stated_peaks
 from tb_gpudiag.vocabulary import levels
-from tb_gpudiag.vocabulary.gpu_names import AMPERE, WITHOUT_TENSOR_CORES
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic, Family
+from tb_gpudiag.vocabulary.kernel_names import AMPERE, WITHOUT_TENSOR_CORES
 from tb_gpudiag.wording.quantity import duration, number, share_of
 
 CODE = fix_code(__name__)

@@ -15,8 +15,8 @@ from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.rules.shared.roofline_evidence import operator_evidence, why_slow
 from tb_gpudiag.vocabulary import levels
+from tb_gpudiag.vocabulary.engines import Server
 from tb_gpudiag.vocabulary.kernel_families import Family
-from tb_gpudiag.vocabulary.libraries import Server
 from tb_gpudiag.wording.quantity import mean, number
 
 CODE = fix_code(__name__)

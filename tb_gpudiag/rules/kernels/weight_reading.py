@@ -10,9 +10,8 @@ from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, S
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.kernel_time import HALF_THE_BYTES, KernelTime
 from tb_gpudiag.vocabulary import levels
-from tb_gpudiag.vocabulary.engines import StepKind
+from tb_gpudiag.vocabulary.engines import Server, StepKind
 from tb_gpudiag.vocabulary.kernel_families import Family
-from tb_gpudiag.vocabulary.libraries import Server
 from tb_gpudiag.wording.quantity import number
 
 CODE = fix_code(__name__)

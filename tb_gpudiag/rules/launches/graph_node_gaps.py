@@ -14,7 +14,7 @@ from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, Removable, Ru
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.lost_time import lost_time
 from tb_gpudiag.vocabulary import levels
-from tb_gpudiag.vocabulary.libraries import Server
+from tb_gpudiag.vocabulary.engines import Server
 from tb_gpudiag.wording.format import in_quotes, share
 from tb_gpudiag.wording.quantity import Quantity, duration, number
 

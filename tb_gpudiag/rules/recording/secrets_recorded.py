@@ -8,9 +8,9 @@ from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.trace.credentials.removing import MOST_COUNTED
 from tb_gpudiag.vocabulary.credential_names import Name, kind_of_name
 from tb_gpudiag.vocabulary.recorded import Credential
-from tb_gpudiag.wording.credential_words import credential_words
 from tb_gpudiag.wording.format import in_quotes, size_bytes
 from tb_gpudiag.wording.quantity import number
+from tb_gpudiag.wording.vocabulary import credential_words
 
 CODE = fix_code(__name__)
 

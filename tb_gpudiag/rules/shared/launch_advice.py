@@ -23,7 +23,7 @@ from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.rules.shared.compile_causes import graph_break_evidence, no_graph_reasons
 from tb_gpudiag.rules.shared.lost_time import Lost
 from tb_gpudiag.vocabulary import levels
-from tb_gpudiag.vocabulary.libraries import Server
+from tb_gpudiag.vocabulary.engines import Server
 from tb_gpudiag.wording.format import count, share
 from tb_gpudiag.wording.quantity import number, share_of
 

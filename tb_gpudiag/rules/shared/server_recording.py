@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 from tb_gpudiag.rules.answer import CannotTell, Finding, Fix, RuleAnswer, with_findings
 from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL, record_again
 from tb_gpudiag.vocabulary import levels
-from tb_gpudiag.vocabulary.libraries import Server
+from tb_gpudiag.vocabulary.engines import Server
 from tb_gpudiag.wording.format import sentences
 from tb_gpudiag.wording.good_recording import RECORDING, RECORDING_FOR_FIGURES
 

@@ -17,13 +17,11 @@ from pathlib import Path
 from typing import Literal
 
 from tb_gpudiag.errors import Defect, GpudiagError, NoAnswer, ProcessFailed, Unreadable
-from tb_gpudiag.service.analyses.pending import Pending
-from tb_gpudiag.service.analyses.task import Task, copied_digest
+from tb_gpudiag.service.analyses.task import Pending, Task, copied_digest
 from tb_gpudiag.service.caches.cache import Cache
 from tb_gpudiag.service.caches.cache_entry import CacheEntry
 from tb_gpudiag.service.caches.claims import WAITING as WAITING_FOR_OTHERS
-from tb_gpudiag.service.processes.child import Child, ChildEnded
-from tb_gpudiag.service.processes.child_messages import MessageKind
+from tb_gpudiag.service.processes.child import Child, ChildEnded, MessageKind
 from tb_gpudiag.service.processes.memory_limit import out_of_time
 from tb_gpudiag.service.settings import Settings
 from tb_gpudiag.trace.files.source import WAITING_FOR_STORE

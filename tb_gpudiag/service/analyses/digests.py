@@ -16,16 +16,13 @@ from queue import SimpleQueue
 from typing import Any, Final
 
 from tb_gpudiag.digest.digest import Digest
-from tb_gpudiag.digest.digest_files import from_bytes, read_digest
-from tb_gpudiag.digest.find_digests import SUFFIX, find_digests
+from tb_gpudiag.digest.digest_files import SUFFIX, find_digests, from_bytes, read_digest
 from tb_gpudiag.errors import Defect, GpudiagError, LinksNotFollowed, ProcessFailed, is_out_of_memory
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.service.analyses.apart import databases_apart
 from tb_gpudiag.service.analyses.diagnoses import ONLY_DIGEST, AnalyzedTrace, ResultKind
-from tb_gpudiag.service.analyses.obtain import known, obtain
+from tb_gpudiag.service.analyses.obtain import databases_apart, known, obtain
 from tb_gpudiag.service.caches.shared_cache import SharedCache
-from tb_gpudiag.service.processes.child import Child, ChildEnded
-from tb_gpudiag.service.processes.child_messages import ChildMessage
+from tb_gpudiag.service.processes.child import Child, ChildEnded, ChildMessage
 from tb_gpudiag.service.processes.gate import ask_apart, limit_here
 from tb_gpudiag.service.processes.memory_limit import AnalysisLimit, out_of_time
 from tb_gpudiag.service.processes.serving import Reply

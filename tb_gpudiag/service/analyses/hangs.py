@@ -9,7 +9,7 @@ from typing import Any, Final
 from tb_gpudiag.errors import GpudiagError
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.hang_report import diagnose_hang
-from tb_gpudiag.service.processes.child_messages import ChildMessage, error_in, of_error
+from tb_gpudiag.service.processes.child import ChildMessage, error_in, of_error
 from tb_gpudiag.service.processes.gate import ask_apart
 from tb_gpudiag.service.processes.memory_limit import AnalysisLimit
 from tb_gpudiag.service.processes.serving import Reply

@@ -1,6 +1,8 @@
 """How everyone obtains the result of a trace: from the store of results, or else by analyzing the trace.
 
 Only a process that can open the trace gets a result, and only if it is the same trace that was analyzed.
+A command reads databases in a process of its own: SQLite runs for as long as a database makes it run, and
+only its process can be ended.
 """
 
 from __future__ import annotations
@@ -18,6 +20,16 @@ from tb_gpudiag.trace.files.find import TraceFile
 
 if TYPE_CHECKING:
     from tb_gpudiag.report.diagnosis import Progress
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tb_gpudiag.service.analyses.task import Task
+from tb_gpudiag.service.caches.cache_entry import unpack
+from tb_gpudiag.service.processes.gate import ask_apart
+from tb_gpudiag.service.settings import command_memory_limit_bytes
+from tb_gpudiag.trace.files.find import may_be_database
 
 R = TypeVar("R", bound=AnalyzedTrace)
 
@@ -94,3 +106,24 @@ def _entries(
         entry = shared.find(content_key(name, file), mark)
         if entry is not None:
             yield entry[0], "" if shared.is_own else f"{entry[1]} (shared cache)"
+
+
+MODULE: Final = "tb_gpudiag.service.analyses.worker"
+
+
+def databases_apart(kind: ResultKind[R]) -> ResultKind[R]:
+    """Return a kind of result, for which databases are analyzed in a process of their own."""
+    return replace(kind, of_trace=partial(_analyze, kind))
+
+
+def _analyze(kind: ResultKind[R], file: TraceFile, progress: Progress) -> R:
+    if not may_be_database(file):
+        return kind.of_trace(file, progress)
+    with tempfile.TemporaryDirectory(prefix="gpudiag-") as folder:
+        draft = Path(folder, "result")
+        # The process runs in another directory.
+        there = replace(file, path=os.path.abspath(file.path) if os.path.exists(file.path) else file.path)
+        task = Task(there, kind.name, drafts=(str(draft),), memory_limit_bytes=command_memory_limit_bytes())
+        ask_apart(MODULE, task.request() | {"where": file.path}, progress)
+        with open(draft, "rb") as content:
+            return kind.of_entry(unpack(content, draft), file, "")

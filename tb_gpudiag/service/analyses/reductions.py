@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from tb_gpudiag.errors import CorruptEntry, GpudiagError
 from tb_gpudiag.service.analyses.analysis_queue import AnalysisQueue
-from tb_gpudiag.service.analyses.pending import Pending, diagnosis_key
-from tb_gpudiag.service.analyses.task import DigestSource, RecordSource, Task
+from tb_gpudiag.service.analyses.task import DigestSource, Pending, RecordSource, Task, diagnosis_key
 from tb_gpudiag.service.caches.cache import Cache, entry_key
 from tb_gpudiag.service.index.log_index import TraceEntry
 from tb_gpudiag.service.index.records import Record

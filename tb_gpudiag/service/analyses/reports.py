@@ -6,7 +6,7 @@ import os
 from typing import Any, Final
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.service.processes.child_messages import ChildMessage
+from tb_gpudiag.service.processes.child import ChildMessage
 from tb_gpudiag.service.processes.gate import ask_apart
 from tb_gpudiag.service.processes.serving import Reply
 

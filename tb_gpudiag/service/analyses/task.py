@@ -1,16 +1,21 @@
-"""What an analysis process is asked to do, and how it saves the result."""
+"""What an analysis process is asked to do, how it saves the result, and what the page gets until then."""
 
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
-from tb_gpudiag.errors import CorruptEntry, ProcessFailed
+from tb_gpudiag.errors import CorruptEntry, GpudiagError, ProcessFailed
 from tb_gpudiag.frozen import dataclass
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.service.caches.cache import entry_key
+from tb_gpudiag.service.index.log_index import TraceEntry
 from tb_gpudiag.trace.files.file_names import TraceFile
+from tb_gpudiag.vocabulary.patterns import lazy_re
 
 DIGEST: Final = "digest"
 """Name of the array of a diagnosis's entry that is its digest."""
@@ -116,3 +121,36 @@ def save(result: EntryContent, drafts: tuple[str, ...]) -> Path:
         where=drafts[0] if drafts else "",
         remedy="Free space on that disk, or set GPUDIAG_CACHE_DIR to another directory.",
     )
+
+
+# What only a caller of the Python interface or of a command can do: raise a limit, or name a file.
+_LIMITS = lazy_re(r",? or raise Limits\.\w+", re.ASCII)
+_NAMED = lazy_re(r"^name(?= an? | one )")
+
+
+@dataclass(frozen=True)
+class Pending:
+    """State of an analysis without a result: it waits, runs, or has failed.
+
+    report: a ReportState with the report, as gzipped JSON, if that is known before the rest of the result.
+    """
+
+    state: Literal["queued", "running", "failed"]
+    progress: float = 0.0
+    stage: str = ""
+    error: GpudiagError | None = None
+    report: bytes = b""
+
+
+def diagnosis_key(entry: TraceEntry) -> str:
+    """Return the key of the trace's diagnosis in the cache; "" if there is nothing to read."""
+    file = entry.file
+    if not entry.content or entry.record is not None:
+        return ""
+    return entry_key(entry.content, file.run, file.worker, file.span, file.path)
+
+
+def problem(error: GpudiagError) -> pb.Problem:
+    """Return an error as a message for the page, whose user gives no arguments and cannot change limits."""
+    remedy = _NAMED.sub("choose", _LIMITS.sub("", error.remedy))
+    return pb.Problem(what=error.what, where=error.where, remedy=remedy)

@@ -13,7 +13,7 @@ from tb_gpudiag.service.analyses.diagnoses import DIAGNOSIS, ONLY_DIGEST, zipped
 from tb_gpudiag.service.analyses.obtain import obtain, share
 from tb_gpudiag.service.analyses.task import EntryContent, Task, save
 from tb_gpudiag.service.caches.shared_cache import SharedCache
-from tb_gpudiag.service.processes.child_messages import ChildMessage
+from tb_gpudiag.service.processes.child import ChildMessage
 from tb_gpudiag.service.processes.serving import Reply
 from tb_gpudiag.service.settings import Settings
 

@@ -26,8 +26,7 @@ from pathlib import Path
 
 import tb_gpudiag
 from tb_gpudiag.errors import CorruptEntry
-from tb_gpudiag.service.caches.cache_entry import CacheEntry, read_entry
-from tb_gpudiag.service.caches.private import why_not_private
+from tb_gpudiag.service.caches.cache_entry import CacheEntry, read_entry, why_not_private
 from tb_gpudiag.service.settings import CACHE_MB, MIB
 from tb_gpudiag.version import __version__
 from tb_gpudiag.vocabulary.patterns import lazy_re

@@ -27,8 +27,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from tb_gpudiag.errors import CorruptEntry
-from tb_gpudiag.service.caches.cache_entry import Unpacked, unpack
-from tb_gpudiag.service.caches.private import create_private, open_file, why_not_private
+from tb_gpudiag.service.caches.cache_entry import Unpacked, create_private, open_file, unpack, why_not_private
 from tb_gpudiag.service.settings import MIB, Settings
 from tb_gpudiag.vocabulary.patterns import lazy_re
 

@@ -16,9 +16,8 @@ from typing import Final
 from tb_gpudiag.errors import CorruptEntry
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import from_json
-from tb_gpudiag.service.caches.cache_entry import CacheEntry
+from tb_gpudiag.service.caches.cache_entry import CacheEntry, open_file
 from tb_gpudiag.service.caches.claims import content_key, fingerprint
-from tb_gpudiag.service.caches.private import open_file
 from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.index.runs import place_of
 from tb_gpudiag.trace.files.find import TraceFile

@@ -10,15 +10,15 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from tb_gpudiag.errors import GpudiagError
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.service.analyses.pending import Pending, diagnosis_key, problem
 from tb_gpudiag.service.analyses.reductions import Reduced
+from tb_gpudiag.service.analyses.task import Pending, diagnosis_key, problem
 from tb_gpudiag.service.caches.cache import Cache
 from tb_gpudiag.service.caches.cache_entry import CacheEntry
 from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.caches.sharing import Sharing
-from tb_gpudiag.service.index.listing import Listing
 from tb_gpudiag.service.index.log_index import Snapshot, TraceEntry
 from tb_gpudiag.service.index.runs import (
+    Listing,
     Runs,
     by_run,
     first_rows,

@@ -1,10 +1,12 @@
-"""The table of runs: a row for each folder with traces, and what has changed since a page last asked.
-Also which recordings belong to a job or a run, as far as their names tell."""
+"""The table of runs: a row for each folder with traces, and what has changed since a page last asked,
+in parts of bounded size. Also which recordings belong to a job or a run, as far as their names tell."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
+import secrets
+from bisect import bisect_right
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple, Protocol
@@ -12,9 +14,90 @@ from typing import NamedTuple, Protocol
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.essentials import URGENCY
 from tb_gpudiag.report.wire import from_json
-from tb_gpudiag.service.index.listing import ListChanges, Listing
 from tb_gpudiag.service.index.log_index import TraceEntry
 from tb_gpudiag.wording.format import share
+
+# How many removed ids are remembered. A page that missed more removals gets the whole list.
+MOST_REMOVED = 10_000
+
+
+class ListChanges(NamedTuple):
+    """Changes since a number: ids that are new or have changed, and ids that are gone.
+
+    number: what the page knows after these changes. whole: the page must forget what it had.
+    more: the page must ask again at once.
+    """
+
+    changed: list[str]
+    removed: list[str]
+    number: int
+    whole: bool
+    more: bool
+
+
+class Listing:
+    """The number of the last change of each id. Not thread-safe: the caller locks."""
+
+    def __init__(self) -> None:
+        # Before all changes. Random, so that no number of a page from before a restart is one of ours.
+        self.first = self.number = secrets.randbelow(2**31)
+        self._of_id: dict[str, int] = {}
+        self._removed: OrderedDict[str, int] = OrderedDict()
+        self._forgotten = self.first  # removals up to this number may be forgotten
+        # All changes in the order of their numbers, including those that a later one of the same id replaced.
+        self._numbers: list[int] = []
+        self._ids: list[str] = []
+
+    def change(self, ids: Iterable[str]) -> None:
+        """Note that these ids are new or have changed."""
+        for id_ in ids:
+            self.number += 1
+            self._of_id[id_] = self.number
+            self._removed.pop(id_, None)
+            self._numbers.append(self.number)
+            self._ids.append(id_)
+        if len(self._ids) > 2 * len(self._of_id) + MOST_REMOVED:
+            self._compact()
+
+    def remove(self, ids: Iterable[str]) -> None:
+        """Note that these ids are gone."""
+        for id_ in ids:
+            self.number += 1
+            self._of_id.pop(id_, None)
+            self._removed[id_] = self.number
+            if len(self._removed) > MOST_REMOVED:
+                self._forgotten = self._removed.popitem(last=False)[1]
+
+    def has_removed(self, id_: str) -> bool:
+        """Return whether this id was removed, and not too long ago."""
+        return id_ in self._removed
+
+    def touch(self) -> None:
+        """Note that something other than ids has changed."""
+        self.number += 1
+
+    def since(self, known: int | None, most: int) -> ListChanges:
+        """Return at most `most` of the changes since `known`, in their order.
+
+        If `known` is None or no number of this listing, return the changes since the beginning.
+        """
+        whole = known is None or not self._forgotten <= known <= self.number
+        after = self.first if whole or known is None else known
+        removed = [] if whole else [id_ for id_, number in self._removed.items() if number > after]
+        changed: list[str] = []
+        for at in range(bisect_right(self._numbers, after), len(self._numbers)):
+            if self._of_id.get(self._ids[at]) != self._numbers[at]:
+                continue
+            if len(changed) == most:
+                return ListChanges(changed, removed, self._of_id[changed[-1]], whole, more=True)
+            changed.append(self._ids[at])
+        return ListChanges(changed, removed, self.number, whole, more=False)
+
+    def _compact(self) -> None:
+        kept = [at for at, id_ in enumerate(self._ids) if self._of_id.get(id_) == self._numbers[at]]
+        self._numbers = [self._numbers[at] for at in kept]
+        self._ids = [self._ids[at] for at in kept]
+
 
 # Rows in one answer: a quarter of a megabyte, before compression.
 MOST_ROWS = 500

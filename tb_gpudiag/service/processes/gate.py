@@ -12,8 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tb_gpudiag.errors import ProcessFailed
-from tb_gpudiag.service.processes.child import Child, ChildEnded
-from tb_gpudiag.service.processes.child_messages import ChildMessage, MessageKind
+from tb_gpudiag.service.processes.child import Child, ChildEnded, ChildMessage, MessageKind
 from tb_gpudiag.service.processes.memory_limit import AnalysisLimit, of_this_process, out_of_time
 from tb_gpudiag.service.settings import command_memory_limit_bytes, settings_from
 

@@ -20,7 +20,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, NoReturn
 
 from tb_gpudiag.errors import Defect, GpudiagError, is_out_of_memory
-from tb_gpudiag.service.processes.child_messages import ChildMessage, MessageKind, of_error, take
+from tb_gpudiag.service.processes.child import ChildMessage, MessageKind, of_error, take
 from tb_gpudiag.service.processes.memory_limit import limit_memory, out_of_memory
 from tb_gpudiag.service.processes.process_setup import (
     die_with_parent,

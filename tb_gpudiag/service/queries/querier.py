@@ -18,7 +18,7 @@ import pyarrow as pa
 from tb_gpudiag.errors import LimitReached
 from tb_gpudiag.report.arrow.sql_query import MOST_S, checked, run_sql, too_long
 from tb_gpudiag.report.arrow.trace_tables import Tables
-from tb_gpudiag.service.processes.child_messages import ChildMessage, MessageKind, of_error
+from tb_gpudiag.service.processes.child import ChildMessage, MessageKind, of_error
 from tb_gpudiag.service.processes.serving import Reply
 from tb_gpudiag.trace.files.find import TraceFile
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from tb_gpudiag.errors import GpudiagError
-from tb_gpudiag.service.processes.child_messages import ChildMessage, error_in
+from tb_gpudiag.service.processes.child import ChildMessage, error_in
 from tb_gpudiag.service.processes.gate import ask_apart
 from tb_gpudiag.trace.files.find import TraceFile
 

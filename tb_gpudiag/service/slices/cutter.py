@@ -15,7 +15,7 @@ from typing import Any
 from tb_gpudiag.errors import CorruptEntry, LimitReached, Unreadable
 from tb_gpudiag.report.slices.slice_table import SLICES, slice_json
 from tb_gpudiag.service.caches.cache_entry import Arrays, read_entry
-from tb_gpudiag.service.processes.child_messages import ChildMessage
+from tb_gpudiag.service.processes.child import ChildMessage
 from tb_gpudiag.service.processes.serving import Reply
 
 # Entries that stay mapped, each with one open file. Their memory is the system's file cache.

@@ -13,7 +13,7 @@ from collections import OrderedDict
 
 from tb_gpudiag.errors import ProcessFailed
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.report.slices.parameters import Argument
+from tb_gpudiag.report.slices.slice_table import Argument
 from tb_gpudiag.service.processes.child import Child, ChildEnded
 from tb_gpudiag.service.settings import MIB
 

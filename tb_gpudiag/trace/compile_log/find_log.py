@@ -18,8 +18,7 @@ from tb_gpudiag.trace.events import Trace
 from tb_gpudiag.trace.files.file_names import TraceFile
 from tb_gpudiag.trace.files.opening import first_bytes
 from tb_gpudiag.trace.files.source import is_remote
-from tb_gpudiag.vocabulary.compile_spans import COMPILED_FUNCTION
-from tb_gpudiag.vocabulary.marks import COMPILED_CODE
+from tb_gpudiag.vocabulary.marks import COMPILED_CODE, COMPILED_FUNCTION
 
 PREFIX: Final = "dedicated_log_torch_trace_"
 SUFFIX: Final = ".log"

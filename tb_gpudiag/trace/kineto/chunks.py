@@ -21,9 +21,8 @@ import numpy as np
 from tb_gpudiag.errors import TooLarge
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.assemble import Assembly
-from tb_gpudiag.trace.kineto.parser import Parser
 from tb_gpudiag.trace.kineto.pieces import BETWEEN
-from tb_gpudiag.trace.kineto.settle import Settled, Settler
+from tb_gpudiag.trace.kineto.settle import Parser, Settled, Settler
 from tb_gpudiag.trace.kineto.structure import BracketScanner
 from tb_gpudiag.trace.kineto.top import Stream
 from tb_gpudiag.trace.trace_parts import TracePart

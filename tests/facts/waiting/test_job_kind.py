@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tb_gpudiag.facts.waiting.job_kind import JobKind
-from tb_gpudiag.vocabulary.libraries import Server
+from tb_gpudiag.vocabulary.engines import Server
 from tests.builder import HostThread, TraceBuilder
 from tests.rules.stage import facts_of
 from tests.with_each import with_each

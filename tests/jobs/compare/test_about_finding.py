@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tb_gpudiag.jobs.compare.about_finding import about_finding
 from tb_gpudiag.jobs.compare.comparison import compare
+from tb_gpudiag.jobs.compare.promise import about_finding
 from tb_gpudiag.report import report_pb2 as pb
 from tests.jobs.compare.sides import finding, trace
 from tests.jobs.ranks.stage import job

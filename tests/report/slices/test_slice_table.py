@@ -9,8 +9,7 @@ from importlib import import_module
 import pytest
 
 from tb_gpudiag.errors import UsageError
-from tb_gpudiag.report.slices.parameters import Together
-from tb_gpudiag.report.slices.slice_table import CALL_KINDS, SEARCHED, SLICES, SliceKind
+from tb_gpudiag.report.slices.slice_table import CALL_KINDS, SEARCHED, SLICES, SliceKind, Together
 from tests.conftest import REPOSITORY
 from tests.with_each import with_each
 

@@ -8,8 +8,8 @@ import pytest
 from tb_gpudiag.errors import GpudiagError, UsageError
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.slices.parameters import Search
 from tb_gpudiag.report.slices.prepared import Prepared
+from tb_gpudiag.report.slices.slice_table import Search
 from tb_gpudiag.report.slices.timeline import prepare_timeline
 from tb_gpudiag.report.slices.timeline_chains import gap_chain
 from tb_gpudiag.report.slices.timeline_events import event_at, event_details

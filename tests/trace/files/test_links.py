@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tb_gpudiag.digest.find_digests import find_digests
+from tb_gpudiag.digest.digest_files import find_digests
 from tb_gpudiag.errors import GpudiagError, LinksNotFollowed, Unreadable
 from tb_gpudiag.trace.files import local_search
 from tb_gpudiag.trace.files.find import Found, find_traces

@@ -16,11 +16,11 @@ from tb_gpudiag.trace.assemble import Assembly
 from tb_gpudiag.trace.credentials.removing import CredentialFilter
 from tb_gpudiag.trace.events import Metadata
 from tb_gpudiag.trace.files.source import Limits
-from tb_gpudiag.trace.kineto import parser as parsing
 from tb_gpudiag.trace.kineto import scanned
+from tb_gpudiag.trace.kineto import settle as parsing
 from tb_gpudiag.trace.kineto.columns import part_of
-from tb_gpudiag.trace.kineto.parser import Parser
 from tb_gpudiag.trace.kineto.scanned import GivenUp, Scanner
+from tb_gpudiag.trace.kineto.settle import Parser
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.trace.trace_parts import TracePart
 from tests.builder import Generation, TraceBuilder

@@ -28,8 +28,8 @@ from tb_gpudiag.report.slices.operators.call_groups import (
     node_keys,
     short_stack,
 )
-from tb_gpudiag.report.slices.parameters import WantedRows
 from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared
+from tb_gpudiag.report.slices.slice_table import WantedRows
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic, Family
 from tb_gpudiag.vocabulary.marks import module_name
 

@@ -1,4 +1,5 @@
-"""Where time went by cause and in inferred steps, and where the peak of a GPU goes."""
+"""Where time went by cause and in inferred steps, where the peak of a GPU goes, and which log
+tells about compilations."""
 
 from __future__ import annotations
 
@@ -19,13 +20,7 @@ from tb_gpudiag.report.views.document import (
 )
 from tb_gpudiag.wording.format import count, in_quotes, share, time_us
 from tb_gpudiag.wording.quantity import duration, number, share_of, throughput
-from tb_gpudiag.wording.vocabulary import (
-    CAUSES,
-    MFU_PARTS,
-    STEP_SIGNS,
-    WORK_PARTS,
-    term,
-)
+from tb_gpudiag.wording.vocabulary import CAUSES, MFU_PARTS, STEP_SIGNS, WORK_PARTS, term
 
 INFERRED_PARTS_SHOWN = 4
 """Parts of the repetitions' time that are listed, largest first."""
@@ -152,3 +147,18 @@ def peak(report: pb.Report) -> list[Account]:
 def _part(part: pb.MfuPart) -> Part:
     id = pb.MfuPart.Part.Name(part.part)
     return Part(id, term(MFU_PARTS, id).noun, part.us)
+
+
+def compile_log(report: pb.Report) -> Lines:
+    """Which log the tables are from, and what it does not tell."""
+    log = report.compile_log
+    if not log.name:
+        return lines("compile_log", "Log of torch.compile", [])
+    torch = f", of torch {log.torch}" if log.torch else ""
+    broken = f", {count(log.malformed_entries)} of them unreadable" if log.malformed_entries else ""
+    entries = count(log.entries, "entry", "entries")
+    return lines(
+        "compile_log",
+        "Log of torch.compile",
+        [f"{in_quotes(log.name)}{torch}: {entries}{broken}.", *log.notes],
+    )

@@ -9,7 +9,7 @@ import pytest
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report.slices.operators.operator_table import slice_operators
 from tb_gpudiag.report.slices.operators.prepare_calls import prepare_calls
-from tb_gpudiag.report.slices.parameters import WantedRows
+from tb_gpudiag.report.slices.slice_table import WantedRows
 from tb_gpudiag.report.slices.timeline import prepare_timeline
 from tb_gpudiag.trace.read import read_trace
 

@@ -11,8 +11,8 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.operators.call_details import slice_call_details, slice_call_tree
 from tb_gpudiag.report.slices.operators.operator_table import slice_kernels, slice_operators
 from tb_gpudiag.report.slices.operators.prepare_calls import prepare_calls, slice_roofline
-from tb_gpudiag.report.slices.parameters import WantedRows
 from tb_gpudiag.report.slices.prepared import Prepared
+from tb_gpudiag.report.slices.slice_table import WantedRows
 from tb_gpudiag.report.slices.timeline import prepare_timeline
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import TraceBuilder
