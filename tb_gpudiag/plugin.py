@@ -164,14 +164,14 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
         return wrappers.Response(found, headers=headers, content_type="application/octet-stream")
 
     def _job(self, request: wrappers.Request) -> wrappers.Response:
-        return _stated(request, pb.JobState, self._service.job(_ID.read(request.args)))
+        return _stated(request, pb.ReportState, self._service.job(_ID.read(request.args)))
 
     def _history(self, request: wrappers.Request) -> wrappers.Response:
-        return _stated(request, pb.HistoryState, self._service.history(_RUN.read(request.args)))
+        return _stated(request, pb.ReportState, self._service.history(_RUN.read(request.args)))
 
     def _compare(self, request: wrappers.Request) -> wrappers.Response:
         found = self._service.compare(_BASE.read(request.args), _CANDIDATE.read(request.args))
-        return _stated(request, pb.ComparisonState, found)
+        return _stated(request, pb.ReportState, found)
 
     def _rule(self, request: wrappers.Request) -> wrappers.Response:
         # Imported on use: the rules take 0.3 s to import, which must not delay TensorBoard's start.

@@ -689,7 +689,10 @@ class ReportState(_message.Message):
     error: Problem
     report: Report
     stage: str
-    def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., report: _Optional[_Union[Report, _Mapping[str, object]]] = ..., stage: _Optional[str] = ...) -> None: ...
+    job: JobReport
+    history: History
+    comparison: Comparison
+    def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., report: _Optional[_Union[Report, _Mapping[str, object]]] = ..., stage: _Optional[str] = ..., job: _Optional[_Union[JobReport, _Mapping[str, object]]] = ..., history: _Optional[_Union[History, _Mapping[str, object]]] = ..., comparison: _Optional[_Union[Comparison, _Mapping[str, object]]] = ...) -> None: ...
 
 class Problem(_message.Message):
     what: str
@@ -979,7 +982,7 @@ class JobReport(_message.Message):
     clocks: Clocks
     collectives: JobCollectives
     slowdown: Slowdown
-    verdict: JobVerdict
+    verdict: Verdict
     findings: _containers.RepeatedCompositeFieldContainer[Finding]
     unchecked: _containers.RepeatedCompositeFieldContainer[Unchecked]
     clear: _containers.RepeatedCompositeFieldContainer[Clear]
@@ -989,7 +992,7 @@ class JobReport(_message.Message):
     timeline: RankTimeline
     tables: _containers.RepeatedCompositeFieldContainer[Table]
     pipeline: Pipeline
-    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., id: _Optional[str] = ..., run: _Optional[str] = ..., span: _Optional[str] = ..., world_size: _Optional[int] = ..., parallelism: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[JobRank, _Mapping[str, object]]]] = ..., missing_ranks: _Optional[_Iterable[int]] = ..., missing: _Optional[int] = ..., clocks: _Optional[_Union[Clocks, _Mapping[str, object]]] = ..., collectives: _Optional[_Union[JobCollectives, _Mapping[str, object]]] = ..., slowdown: _Optional[_Union[Slowdown, _Mapping[str, object]]] = ..., verdict: _Optional[_Union[JobVerdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., notes: _Optional[_Iterable[str]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[JobStep, _Mapping[str, object]]]] = ..., timeline: _Optional[_Union[RankTimeline, _Mapping[str, object]]] = ..., tables: _Optional[_Iterable[_Union[Table, _Mapping[str, object]]]] = ..., pipeline: _Optional[_Union[Pipeline, _Mapping[str, object]]] = ...) -> None: ...
+    def __init__(self, schema_version: _Optional[int] = ..., generator: _Optional[str] = ..., id: _Optional[str] = ..., run: _Optional[str] = ..., span: _Optional[str] = ..., world_size: _Optional[int] = ..., parallelism: _Optional[str] = ..., ranks: _Optional[_Iterable[_Union[JobRank, _Mapping[str, object]]]] = ..., missing_ranks: _Optional[_Iterable[int]] = ..., missing: _Optional[int] = ..., clocks: _Optional[_Union[Clocks, _Mapping[str, object]]] = ..., collectives: _Optional[_Union[JobCollectives, _Mapping[str, object]]] = ..., slowdown: _Optional[_Union[Slowdown, _Mapping[str, object]]] = ..., verdict: _Optional[_Union[Verdict, _Mapping[str, object]]] = ..., findings: _Optional[_Iterable[_Union[Finding, _Mapping[str, object]]]] = ..., unchecked: _Optional[_Iterable[_Union[Unchecked, _Mapping[str, object]]]] = ..., clear: _Optional[_Iterable[_Union[Clear, _Mapping[str, object]]]] = ..., notes: _Optional[_Iterable[str]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping[str, object]]]] = ..., steps: _Optional[_Iterable[_Union[JobStep, _Mapping[str, object]]]] = ..., timeline: _Optional[_Union[RankTimeline, _Mapping[str, object]]] = ..., tables: _Optional[_Iterable[_Union[Table, _Mapping[str, object]]]] = ..., pipeline: _Optional[_Union[Pipeline, _Mapping[str, object]]] = ...) -> None: ...
 
 class Pipeline(_message.Message):
     schedule: str
@@ -1115,11 +1118,6 @@ class Slowdown(_message.Message):
     step_us: float
     ideal_step_us: float
     def __init__(self, s: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ..., by_rank: _Optional[_Mapping[str, float]] = ..., by_kind: _Optional[_Mapping[str, float]] = ..., basis: _Optional[str] = ..., error_share: _Optional[float] = ..., step_us: _Optional[float] = ..., ideal_step_us: _Optional[float] = ...) -> None: ...
-
-class JobVerdict(_message.Message):
-    limiter: Verdict.Limiter
-    sentence: str
-    def __init__(self, limiter: _Optional[_Union[Verdict.Limiter, str]] = ..., sentence: _Optional[str] = ...) -> None: ...
 
 class JobStep(_message.Message):
     name: str
@@ -1490,30 +1488,6 @@ class RunTable(_message.Message):
     more: bool
     folders: bool
     def __init__(self, rows: _Optional[_Iterable[_Union[RunRow, _Mapping[str, object]]]] = ..., generation: _Optional[int] = ..., scanned: bool = ..., total: _Optional[int] = ..., unchanged: bool = ..., removed: _Optional[_Iterable[str]] = ..., whole: bool = ..., more: bool = ..., folders: bool = ...) -> None: ...
-
-class JobState(_message.Message):
-    state: ReportState.State
-    progress: float
-    error: Problem
-    job: JobReport
-    stage: str
-    def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., job: _Optional[_Union[JobReport, _Mapping[str, object]]] = ..., stage: _Optional[str] = ...) -> None: ...
-
-class HistoryState(_message.Message):
-    state: ReportState.State
-    progress: float
-    error: Problem
-    history: History
-    stage: str
-    def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., history: _Optional[_Union[History, _Mapping[str, object]]] = ..., stage: _Optional[str] = ...) -> None: ...
-
-class ComparisonState(_message.Message):
-    state: ReportState.State
-    progress: float
-    error: Problem
-    comparison: Comparison
-    stage: str
-    def __init__(self, state: _Optional[_Union[ReportState.State, str]] = ..., progress: _Optional[float] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., comparison: _Optional[_Union[Comparison, _Mapping[str, object]]] = ..., stage: _Optional[str] = ...) -> None: ...
 
 class OperatorTable(_message.Message):
     class Group(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):

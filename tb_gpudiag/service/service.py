@@ -149,7 +149,7 @@ class Service:
         return found
 
     def job(self, id_: str) -> bytes | Pending:
-        """Return the JobState of the job that this trace is a rank of, as gzipped JSON. Raises
+        """Return the ReportState of the job that this trace is a rank of, as gzipped JSON. Raises
         UnknownTrace: there is no such trace (any more)."""
         entry = self._entry(id_)
         error = _without_trace(entry)
@@ -160,7 +160,7 @@ class Service:
         return _content(found)
 
     def history(self, run: str) -> bytes | Pending:
-        """Return the HistoryState of a run, as gzipped JSON. Raises UnknownTrace: there is no such run
+        """Return the ReportState of a run, as gzipped JSON. Raises UnknownTrace: there is no such run
         (any more)."""
         found = recordings_of(self._entries(), run)
         if not found:
@@ -170,7 +170,7 @@ class Service:
         return _content(self._reductions.ask("history", [traces], records))
 
     def compare(self, base: str, candidate: str) -> bytes | Pending:
-        """Return the ComparisonState of two traces, as gzipped JSON. Raises UnknownTrace: one of them is
+        """Return the ReportState of two traces, as gzipped JSON. Raises UnknownTrace: one of them is
         not there (any more)."""
         entries = [self._entry(base), self._entry(candidate)]
         for entry in entries:

@@ -72,7 +72,7 @@ def test_two_traces_are_compared(service: Callable[[], Service], tmp_path: Path)
     write(tmp_path / "log" / "b", "w_1", 300, 2)
     served = service()
     base, candidate = (entry.id for entry in served.traces().traces)
-    state = from_json(answer(lambda: served.compare(base, candidate)), pb.ComparisonState)
+    state = from_json(answer(lambda: served.compare(base, candidate)), pb.ReportState)
     assert state.state == pb.ReportState.ready
     computing = {part.cause: part.candidate_us - part.base_us for part in state.comparison.causes}[
         pb.CauseTime.computing
@@ -87,7 +87,7 @@ def test_the_ranks_of_a_job(service: Callable[[], Service], tmp_path: Path) -> N
     write(tmp_path / "log" / "other", "w_1", 600, 1)
     served = service()
     *ranks, other = (entry.id for entry in served.traces().traces)
-    state = from_json(answer(lambda: served.job(ranks[1])), pb.JobState)
+    state = from_json(answer(lambda: served.job(ranks[1])), pb.ReportState)
     assert [rank.rank for rank in state.job.ranks] == [0, 1, 2]
     assert sorted(rank.id for rank in state.job.ranks) == sorted(ranks)
 
@@ -116,7 +116,7 @@ def test_the_row_of_a_job_has_its_verdict_and_not_one_rank_s(
     eventually(lambda: row().state == pb.TraceEntry.ranks)
     assert row().step_us > 0
     assert not any((row().limiter, row().first_rule, row().saving_share))
-    state = from_json(answer(lambda: served.job(first.trace_id)), pb.JobState)
+    state = from_json(answer(lambda: served.job(first.trace_id)), pb.ReportState)
     of_job = row()
     assert (of_job.kind, of_job.state, of_job.sentence) == (
         pb.TraceInfo.job,
@@ -153,7 +153,7 @@ def test_the_history_of_a_run(service: Callable[[], Service], tmp_path: Path) ->
     for number in range(3):
         write(tmp_path / "log" / "run", "w_1", 300 + 100 * number, 1_700_000_000_000 + 60_000 * number)
     served = service()
-    state = from_json(answer(lambda: served.history("run")), pb.HistoryState)
+    state = from_json(answer(lambda: served.history("run")), pb.ReportState)
     assert [round(point.busy_share, 2) for point in state.history.points] == [0.3, 0.4, 0.5]
     assert {point.id for point in state.history.points} == {entry.id for entry in served.traces().traces}
     with pytest.raises(UnknownTrace):

@@ -26,7 +26,7 @@ def test_computing_is_that_of_the_cpu_without_a_gpu(word: str, gpu: str) -> None
     assert limiter(report) == word
     for shown in (
         directory_document([Diagnosed(run, report)] * 2),
-        job_document([pb.JobReport(ranks=[rank], verdict=pb.JobVerdict(limiter="compute"))]),
+        job_document([pb.JobReport(ranks=[rank], verdict=pb.Verdict(limiter="compute"))]),
         history_document([pb.History(points=[point])]),
     ):
         assert word in str(shown)

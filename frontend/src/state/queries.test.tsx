@@ -64,6 +64,7 @@ it("polls a report until it is ready, and requests it again when the file has ch
     stage: "",
     error: undefined,
     report: undefined,
+    ...{ job: undefined, history: undefined, comparison: undefined },
   });
   answers = { report: state("running") };
   const first = { id: "x", content: "1" } as TraceEntry;

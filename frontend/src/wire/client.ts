@@ -4,11 +4,8 @@ import type {
   CallDetails,
   CallTree,
   ClockSlice,
-  ComparisonState,
   EventDetails,
   GapChain,
-  HistoryState,
-  JobState,
   KernelTable,
   Matches,
   MemoryBands,
@@ -127,20 +124,20 @@ export async function fetchRuns(
 }
 
 /** Return the report of all ranks that were recorded together with this trace. */
-export async function fetchJob(id: string, signal?: AbortSignal): Promise<JobState> {
-  return (await get("job", { id }, signal)) as JobState;
+export async function fetchJob(id: string, signal?: AbortSignal): Promise<ReportState> {
+  return (await get("job", { id }, signal)) as ReportState;
 }
 
-export async function fetchHistory(run: string, signal?: AbortSignal): Promise<HistoryState> {
-  return (await get("history", { run }, signal)) as HistoryState;
+export async function fetchHistory(run: string, signal?: AbortSignal): Promise<ReportState> {
+  return (await get("history", { run }, signal)) as ReportState;
 }
 
 export async function fetchComparison(
   base: string,
   candidate: string,
   signal?: AbortSignal,
-): Promise<ComparisonState> {
-  return (await get("compare", { base, candidate }, signal)) as ComparisonState;
+): Promise<ReportState> {
+  return (await get("compare", { base, candidate }, signal)) as ReportState;
 }
 
 /** Return the state of a report. The first request queues the analysis. */

@@ -904,7 +904,7 @@ export interface MemoryReserve {
   free_in_used_segments_bytes: number;
 }
 
-/** Response of `report`. */
+/** Response of `report`, `job`, `history` and `compare`: what was asked for, once it is ready. */
 export interface ReportState {
   state: ReportState_State;
   /** 0 to 1 */
@@ -915,6 +915,9 @@ export interface ReportState {
     | undefined;
   /** current stage of a running analysis */
   stage: string;
+  job: JobReport | undefined;
+  history: History | undefined;
+  comparison: Comparison | undefined;
 }
 
 export const ReportState_State = { queued: "queued", running: "running", ready: "ready", failed: "failed" } as const;
@@ -1311,7 +1314,7 @@ export interface JobReport {
     | undefined;
   /** absent if the collectives cannot be replayed */
   slowdown: Slowdown | undefined;
-  verdict: JobVerdict | undefined;
+  verdict: Verdict | undefined;
   findings: Finding[];
   unchecked: Unchecked[];
   clear: Clear[];
@@ -1508,11 +1511,6 @@ export interface Slowdown_ByRankEntry {
 export interface Slowdown_ByKindEntry {
   key: string;
   value: number;
-}
-
-export interface JobVerdict {
-  limiter: Verdict_Limiter;
-  sentence: string;
 }
 
 /** One step of all ranks. */
@@ -2001,31 +1999,6 @@ export interface RunTable {
   more: boolean;
   /** several folders have several runs */
   folders: boolean;
-}
-
-/** Responses of `job`, `history` and `compare`. */
-export interface JobState {
-  state: ReportState_State;
-  progress: number;
-  error: Problem | undefined;
-  job: JobReport | undefined;
-  stage: string;
-}
-
-export interface HistoryState {
-  state: ReportState_State;
-  progress: number;
-  error: Problem | undefined;
-  history: History | undefined;
-  stage: string;
-}
-
-export interface ComparisonState {
-  state: ReportState_State;
-  progress: number;
-  error: Problem | undefined;
-  comparison: Comparison | undefined;
-  stage: string;
 }
 
 /**

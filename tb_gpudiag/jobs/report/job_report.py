@@ -84,7 +84,7 @@ def build_job_report(
             basis=facts.clocks.basis, residual_us=us(residual) if np.isfinite(residual) else 0.0
         ),
         collectives=collectives_message(facts),
-        verdict=pb.JobVerdict(limiter=verdict.limiter, sentence=one_line(verdict.sentence, SENTENCE_LIMIT)),
+        verdict=pb.Verdict(limiter=verdict.limiter, sentence=one_line(verdict.sentence, SENTENCE_LIMIT)),
         findings=_findings(facts, outcome, shared),
         unchecked=unchecked_messages(outcome),
         clear=clear_messages(outcome),

@@ -44,7 +44,7 @@ def _job(task: Task, progress: Progress) -> EntryContent:
         )
     members = {rank.id for rank in chosen[0].ranks}
     row = job_row(chosen[0], [run_row(digest) for digest in digests if digest.about.id in members])
-    content = zipped(pb.JobState(state="ready", progress=1.0, job=chosen[0]))
+    content = zipped(pb.ReportState(state="ready", progress=1.0, job=chosen[0]))
     return EntryContent(content, {}, {"row": to_json(row)})
 
 
@@ -59,7 +59,7 @@ def _history(task: Task, progress: Progress) -> EntryContent:
     shown = sum(point.record for point in found.points)
     if shown:
         found.notes.append(f"{count(shown, 'recording')} without a trace: from records in event files.")
-    answer = pb.HistoryState(state="ready", progress=1.0, history=found)
+    answer = pb.ReportState(state="ready", progress=1.0, history=found)
     return EntryContent(zipped(answer), {}, {})
 
 
@@ -67,7 +67,7 @@ def _compare(task: Task, progress: Progress) -> EntryContent:
     progress(0.1, "comparing")
     base, candidate = map(_digests, task.sides)
     found = compare(base, candidate)
-    return EntryContent(zipped(pb.ComparisonState(state="ready", progress=1.0, comparison=found)), {}, {})
+    return EntryContent(zipped(pb.ReportState(state="ready", progress=1.0, comparison=found)), {}, {})
 
 
 def _of_records(task: Task) -> Iterator[Digest]:

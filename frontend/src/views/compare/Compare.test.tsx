@@ -3,7 +3,7 @@ import { afterEach, expect, it, vi } from "vitest";
 import { plain } from "../../base/format.testdata";
 import { savedFiles } from "../../base/save.testdata";
 import { usePage } from "../../state/store";
-import type { Comparison, ComparisonState, Finding, TraceEntry, Verified } from "../../wire/report";
+import type { Comparison, ReportState, Finding, TraceEntry, Verified } from "../../wire/report";
 import { answerWith, renderPart } from "../page.testdata";
 import Compare from "./Compare";
 
@@ -67,7 +67,7 @@ const comparison: Comparison = {
   mfu: { base: 0.283, candidate: 0.33, base_of: "989 TFLOP/s (BF16)", candidate_of: "989 TFLOP/s (BF16)" },
 };
 
-function shown(answer: Partial<ComparisonState>, chosen: string | null = "b"): void {
+function shown(answer: Partial<ReportState>, chosen: string | null = "b"): void {
   usePage.setState({ ...usePage.getInitialState(), tab: "compare", trace: "c", base: chosen });
   answerWith(answer);
   renderPart(<Compare traces={[base, candidate]} entry={candidate} />);

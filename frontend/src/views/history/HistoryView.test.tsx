@@ -2,7 +2,7 @@ import { fireEvent, screen, within } from "@testing-library/react";
 import { expect, it, vi } from "vitest";
 import { plain } from "../../base/format.testdata";
 import { usePage } from "../../state/store";
-import type { History, HistoryPoint, HistoryState, TraceEntry } from "../../wire/report";
+import type { History, HistoryPoint, ReportState, TraceEntry } from "../../wire/report";
 import { answerWith, renderPart } from "../page.testdata";
 import HistoryView from "./HistoryView";
 
@@ -36,7 +36,7 @@ const history = {
   notes: ["one recording has no steps"],
 } as unknown as History;
 
-function shown(answer: Partial<HistoryState>): void {
+function shown(answer: Partial<ReportState>): void {
   answerWith(answer);
   renderPart(<HistoryView traces={[entry]} entry={entry} />);
 }

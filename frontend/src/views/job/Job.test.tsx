@@ -3,7 +3,7 @@ import { expect, it } from "vitest";
 import { table } from "../../base/tables.testdata";
 import { plain } from "../../base/format.testdata";
 import { usePage } from "../../state/store";
-import type { JobRank, JobReport, JobState, TraceEntry } from "../../wire/report";
+import type { JobRank, JobReport, ReportState, TraceEntry } from "../../wire/report";
 import { answerWith, renderPart } from "../page.testdata";
 import Job from "./Job";
 
@@ -53,7 +53,7 @@ const job: JobReport = {
     ...{ schedule: "GPipe", named: true, stages: 2, micro_batches: 4, stages_per_rank: 1 },
     ...{ bubble_share: 0.3, ideal_share: 0.2 },
   },
-  verdict: { limiter: "input", sentence: "Rank 1 loads data slowly." },
+  verdict: { limiter: "input", sentence: "Rank 1 loads data slowly.", busy_share: 0, headline: "" },
   ...{ findings: [], unchecked: [], clear: [], notes: ["two recordings overlap"] },
   problems: [{ what: "the file is empty", where: "worker9", remedy: "" }],
   steps: [
@@ -86,7 +86,7 @@ const job: JobReport = {
   },
 };
 
-function shown(answer: Partial<JobState>): void {
+function shown(answer: Partial<ReportState>): void {
   answerWith(answer);
   renderPart(<Job traces={[entry]} entry={entry} />);
 }
