@@ -51,8 +51,10 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     get_a_gpu = "Run the model on a GPU if there is one."
     if facts.gpu_use.error:
         get_a_gpu = f"If this machine has a GPU, update its driver: {gpu_error(facts.gpu_use)}."
-    text = f"{get_a_gpu} On the CPU, try {to_try}." if multiplies else _WAITS_FOR_CORES
-    code = CODE["device"].replace(_COMPILE, "") if compiled else CODE["device"]
+    text, code = _WAITS_FOR_CORES, CODE["cores"]
+    if multiplies:
+        text = f"{get_a_gpu} On the CPU, try {to_try}."
+        code = CODE["device"].replace(_COMPILE, "") if compiled else CODE["device"]
     if inference:
         text += " If this is inference, call model.eval() and use torch.inference_mode()."
     return Finding(
