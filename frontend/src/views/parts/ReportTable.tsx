@@ -135,12 +135,10 @@ function Row({ table, columns, classes, at, linked }: RowProps) {
   const row = table.rows[at];
   const cells = columns.map((column, place) => {
     const text = cellText(column, at);
+    const tip = column.tips[at] ?? "";
+    const whole = column.unit ? undefined : text;
     return (
-      <td
-        key={column.id}
-        className={classes[place]}
-        title={column.tips[at] || (column.unit ? undefined : text)}
-      >
+      <td key={column.id} className={classes[place]} title={tip === "" ? whole : tip}>
         {text}
       </td>
     );
