@@ -8,10 +8,9 @@
 # make invariance   change each recording at hand in ways that make no other job of it: the diagnosis stays
 # make rule    start a new rule: make rule ID=GD999 NAME=short_name
 # make failures   record jobs that run out of memory, and judge the advice
-# make fit   fit what is said of growing memory to the loops of tests/truth/growth.tsv
 # make leaks   record loops that leak or look like it, and judge what is said of their memory
 # make truth   record real training jobs, and judge their diagnoses
-# make fit     fit how much of what a fix can save comes back, and print how the promises of known pairs held
+# make fit     fit what is said of growing memory, and how much of what a fix can save comes back; print what held
 # make bench   measure reading, and how often the diagnosis is right
 # make bench-against BASE=FOLDER   compare with another checkout's speed and memory
 # make test-oldest, test-newest    reports and plugin with the oldest and the newest dependencies
@@ -41,7 +40,7 @@ SHOWN := healthy input_pipeline input_pipeline_fixed launch_bound launch_bound_f
 FRONTEND_FILES := $(shell find frontend -name node_modules -prune -o -type f -print)
 SIMULATOR_FILES := $(wildcard tests/simulator/*.py tests/builder/*.py)
 
-.PHONY: demo wheel test test-torch test-oldest test-newest bench-against invariance fit quick format lint docs bench truth leaks fit failures rule fuzz soak wire clean lint-python lint-frontend test-python test-frontend test-browser
+.PHONY: demo wheel test test-torch test-oldest test-newest bench-against invariance quick format lint docs bench truth leaks fit failures rule fuzz soak wire clean lint-python lint-frontend test-python test-frontend test-browser
 .DELETE_ON_ERROR:
 
 # The environments
@@ -194,9 +193,6 @@ test-oldest test-newest: .make/venv
 rule: .make/venv
 	@$(BIN)/python -m tools.new_rule '$(ID)' '$(NAME)'
 
-fit: .make/venv
-	$(BIN)/python -m tests.truth.promised --fit
-
 bench: .make/venv
 	$(BIN)/pytest -s tests/benchmarks -m benchmark
 	$(BIN)/pytest -s tests/judgement
@@ -217,6 +213,7 @@ leaks: $(TORCH_FOLDER)
 
 fit: .make/venv
 	$(BIN)/python -m tests.truth.fit_growth
+	$(BIN)/python -m tests.truth.promised --fit
 
 failures: $(TORCH_FOLDER)
 	$(WITH_TORCH) $(BIN)/python -m tests.truth.failures build/failures

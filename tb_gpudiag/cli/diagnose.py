@@ -67,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
         help="a trace file, a memory snapshot (.pickle), an export of Nsight Systems (.sqlite), JSON of "
         "rocprofv3, or a log directory",
     )
-    add_options(made, ("github",))
+    add_options(made, ("brief", "github"))
     add_full(made)
     add_fail_on(made)
     made.add_argument("--run", metavar="RUN", help="diagnose only the traces of this run")

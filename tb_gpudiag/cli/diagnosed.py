@@ -87,7 +87,7 @@ def diagnose_files(
             result.document,
             lambda: _data(result),
             result.content,
-            {"github": lambda: _annotations(result)},
+            {"brief": lambda: _brief(result), "github": lambda: _annotations(result)},
             on_one_screen=not parsed.full,
         )
     if met_a_bug:
@@ -133,6 +133,12 @@ def _diagnose_file(
 
 def _show_within(show: Show, number: int, share: float, stage: str) -> None:
     show(number + share, stage)
+
+
+def _brief(result: DiagnosedFiles) -> str:
+    from tb_gpudiag.report.views.brief import brief_text
+
+    return brief_text(result.document())
 
 
 def _annotations(result: DiagnosedFiles) -> str:

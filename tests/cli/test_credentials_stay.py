@@ -50,7 +50,7 @@ def assert_kept(content: bytes | str) -> None:
     assert SECRET not in text
 
 
-@pytest.mark.parametrize("format_", ["text", "json", "markdown", "html", "github"])
+@pytest.mark.parametrize("format_", ["text", "json", "markdown", "html", "brief", "github"])
 def test_reports(format_: str, trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "report"
     assert main(["diagnose", str(trace), "--format", format_, "-o", str(output)]) == 0

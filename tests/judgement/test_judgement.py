@@ -4,10 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.views.brief import TOKENS, brief_text, tokens
+from tb_gpudiag.report.views.compose import compose
 from tb_gpudiag.trace.files.find import find_traces
 from tb_gpudiag.wording.vocabulary import LIMITERS
 from tests.judgement.agreement import Judged, Label, labels
 from tests.real_traces import real_report
+from tests.report.views.formats import one_space
 
 OTHER_VERDICT = {"b300_sglang_decode", "cpu_torch213/gloo2"}
 OTHER_FIRST_FINDING = {"a100_segment_anything"}
@@ -30,6 +34,20 @@ def test_the_diagnosis_agrees_with_an_independent_reading(label: Label, shared_t
     if label.busy_share is not None and judged.report.devices:
         difference = abs(judged.report.verdict.busy_share - label.busy_share)
         assert (difference <= BUSY_TOLERANCE) == (folder not in OTHER_WINDOW)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("label", labels(), ids=lambda label: label.folder)
+def test_the_text_for_a_language_model_answers_it(label: Label, shared_traces: Path) -> None:
+    report = real_report(find_traces(str(shared_traces / label.folder)).files[0].path)
+    text = one_space(brief_text(compose([report])))
+    assert tokens(text) <= TOKENS
+    assert one_space(report.verdict.sentence)[:300] in text
+    loud = [finding for finding in report.findings if finding.severity != pb.Finding.INFO]
+    for finding in loud[:1]:
+        assert one_space(finding.title)[:300] in text
+        assert one_space(finding.fix.text)[:300] in text
+        assert all(place.function in text for place in finding.places[:1])
 
 
 def test_every_label_is_a_limiter() -> None:
