@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tb_gpudiag.arrays import Bool, Int64
+from tb_gpudiag.arrays import Bool, Int64, marked
 from tb_gpudiag.facts.core.causes import CauseSpans
 from tb_gpudiag.facts.core.handover import HostTime
 from tb_gpudiag.facts.core.intervals import Intervals, Window, coverage
@@ -156,6 +156,13 @@ class HostWork:
     def table_gradients(self) -> Bool:
         """Mask of the events in operators that make gradients of whole tables, shape (n,)."""
         return self._host.tree.under(match(self._host.events, TABLE_GRADIENT))
+
+    @cached_property
+    def in_float64(self) -> Bool:
+        """Mask of the events in operators that are known to multiply 64-bit numbers, shape (n,)."""
+        events = self._host.events
+        double = np.array(['"double"' in types for types in events.input_types], np.bool_)
+        return self._host.tree.under(marked(double, events.types))
 
     @cached_property
     def optimizer_steps(self) -> Bool:

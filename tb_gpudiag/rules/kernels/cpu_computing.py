@@ -43,7 +43,6 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     ranked = by_operator(facts.host, lost.event[chosen], lost.length_ns[chosen])
     multiplying_ns = sum(ns for name, ns in ranked if MULTIPLIES.fullmatch(name))
     multiplies = multiplying_ns >= levels.HALF * spent.computing_ns
-    inference = facts.job.training is False
     largest = ranked[:MOST_OPERATORS]
     layout = ", channels_last" if any("conv" in name for name, _ in largest) else ""
     compiled = facts.launches.modes.compiled.total > 0
@@ -55,8 +54,17 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     if multiplies:
         text = f"{get_a_gpu} On the CPU, try {to_try}."
         code = CODE["device"].replace(_COMPILE, "") if compiled else CODE["device"]
-    if inference:
+    evidence = [
+        Evidence.of_window("In operators", spent.computing_ns, lost.window_ns),
+        *(Evidence.of_window(one_line(name, 80), ns, lost.window_ns) for name, ns in largest),
+    ]
+    double_ns = lost.total_ns(chosen & marked(facts.host_work.in_float64, lost.event))
+    if double_ns >= levels.HALF * spent.computing_ns:
+        evidence.append(Evidence.of_window("Multiplying float64", double_ns, lost.window_ns))
+        text, code = f"{_FLOAT64} {text}", f"{CODE['float64']}\n\n{code}"
+    if facts.job.training is False:
         text += " If this is inference, call model.eval() and use torch.inference_mode()."
+        code = f"{code}\n\n{CODE['inference']}"
     return Finding(
         title=lost.sentence("Computing on the CPU", spent.computing_ns),
         summary="Operators that are long enough to compute take most of the main thread's time, and as far "
@@ -64,18 +72,17 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
         "cheaper or fewer operators make the job faster.",
         fix=Fix(
             text,
-            f"{code}\n\n{CODE['inference']}" if inference else code,
+            code,
             "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
         ),
-        evidence=[
-            Evidence.of_window("In operators", spent.computing_ns, lost.window_ns),
-            *(Evidence.of_window(one_line(name, 80), ns, lost.window_ns) for name, ns in largest),
-        ],
+        evidence=evidence,
         places=places(facts.host, lost.event[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
         leads=multiplies and spent.computing_ns >= MOST * lost.window_ns,
     )
 
+
+_FLOAT64 = "Most of it multiplies float64: float32 takes about half the time, if it is precise enough."
 
 # In five public recordings of networks on a CPU, convolutions alone take 66 to 89%.
 _WAITS_FOR_CORES = (

@@ -117,3 +117,15 @@ def test_operators_that_do_not_multiply_may_wait_for_cores(tmp_path: Path) -> No
     assert "wait for cores" in found.fix.text
     assert "GPU" not in found.fix.text
     assert not found.leads
+
+
+@pytest.mark.parametrize(("kind", "said"), [("double", True), ("float", False)])
+def test_numbers_of_64_bits_come_first(kind: str, *, said: bool, tmp_path: Path) -> None:
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    for at in range(0, 10_000, 1_000):
+        main.op("aten::mm", at=at, us=990, shapes=[[512, 512], [512, 512]], types=[kind, kind])
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert found.fix.text.startswith("Most of it multiplies float64") == said
+    assert ("model.float()" in found.fix.code) == said
+    assert ("Multiplying float64" in figures(found)) == said
