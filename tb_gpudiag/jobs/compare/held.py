@@ -16,6 +16,8 @@ MOST_ROWS: Final = 50
 # Allocators round sizes: a peak that moves by less is the same.
 SAME_WITHIN: Final = 0.01
 
+_UNKNOWN: Final = pb.MemoryKind.Kind.Name(pb.MemoryKind.unknown)
+
 # The sentence names kinds that are at least this share of the difference.
 _NAMED_KIND: Final = 0.2
 
@@ -64,7 +66,8 @@ def memory_sentence(base: Side, candidate: Side) -> str:
         said = f"The candidate allocates {by} at its peak: {sizes[1]} instead of {sizes[0]}."
         kinds: Counter[int] = Counter()
         for row in held_changes(base, candidate):
-            kinds[row.kind] += int(row.candidate_bytes - row.base_bytes)
+            if row.device in (one.device, other.device):
+                kinds[row.kind] += int(row.candidate_bytes - row.base_bytes)
         named = [
             f"{size_bytes(abs(size))} {'more' if size > 0 else 'less'} of {_noun(kind)}"
             for kind, size in sorted(kinds.items(), key=lambda item: -abs(item[1]))
@@ -110,7 +113,8 @@ def _held(digest: Digest) -> dict[tuple[str, str, str, str], tuple[int, int]]:
     names = (texts(table, name) for name in ("device", "kind", "allocator", "place"))
     figures = (numbers(table, name).tolist() for name in ("bytes", "count"))
     for device, kind, allocator, place, size, number in zip(*names, *figures, strict=True):
-        key = (device, kind, allocator, place)
+        known = kind if kind in MEMORY_KINDS else _UNKNOWN  # a digest may be anybody's
+        key = (device, known, allocator, place)
         held = found.get(key, (0, 0))
         found[key] = (held[0] + size, held[1] + number)
     return found

@@ -89,3 +89,17 @@ def test_traces_say_whose_memory_changed_too() -> None:
     )
     (row,) = compare([one], [other]).held
     assert (row.base_bytes, row.candidate_bytes) == (GIB, 3 * GIB)
+
+
+def test_kinds_of_a_digest_of_somebody_else_are_unknown() -> None:
+    (row,) = compare([snapshot("c", held("<b>", 8))], [snapshot("d", held("<b>", 9))]).held
+    assert (row.kind, row.base_bytes, row.candidate_bytes) == (pb.MemoryKind.unknown, 8 * GIB, 9 * GIB)
+
+
+def test_kinds_are_those_of_the_device_with_the_peak() -> None:
+    one = snapshot("c", held("parameter", 8))
+    rows = [held("activation", 1), held("parameter", 8), held("temporary", 5, device="GPU 1")]
+    peaks = MemoryPeaks("GPU 0", 9 * GIB, 9 * GIB, 80 * GIB)
+    other = snapshot("d", *rows)
+    other = replace(other, about=replace(other.about, memory=[peaks]))
+    assert "temporaries" not in compare([one], [other]).sentence
