@@ -20,7 +20,7 @@ from tb_gpudiag.report.diagnosis import Progress
 from tb_gpudiag.report.source_lines import add_source_lines
 from tb_gpudiag.report.views.document import Document
 from tb_gpudiag.report.wire import to_dict
-from tb_gpudiag.service.analyses.diagnoses import DIAGNOSIS
+from tb_gpudiag.service.analyses.diagnoses import DIAGNOSIS, REPORT, Diagnosis, ResultKind
 from tb_gpudiag.service.analyses.obtain import databases_apart, obtain
 from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.index.run_rows import job_row, run_row
@@ -118,7 +118,10 @@ def _diagnose(files: list[TraceFile], result: DiagnosedFiles, *, quiet: bool) ->
 def _diagnose_file(
     file: TraceFile, result: DiagnosedFiles, shared: SharedCache | None, progress: Progress
 ) -> None:
-    found = obtain(file, databases_apart(DIAGNOSIS), shared, progress)
+    # A team's store gets what the page shows, too.
+    is_whole = result.interactive or (shared is not None and not shared.is_own)
+    kind: ResultKind[Diagnosis] = DIAGNOSIS if is_whole else REPORT
+    found = obtain(file, databases_apart(kind), shared, progress)
     if found.origin:
         tell(f"{os.path.basename(file.path)}: result of {found.origin}")
     if result.interactive:

@@ -100,6 +100,11 @@ class ResultKind(Generic[R]):
     of_trace: Callable[[TraceFile, Progress], R]
 
 
+def without_page(found: Diagnosis) -> Diagnosis:
+    """Return the diagnosis as commands and the user's own store have it: without the arrays of the page."""
+    return replace(found, make_digest=lambda: found.digest, prepare=dict)
+
+
 def diagnose_trace(file: TraceFile, progress: Progress | None = None) -> Diagnosis:
     """Read and diagnose a trace, the dumps of a job that hangs, or step clocks. Raises GpudiagError: the file
     cannot be read."""
@@ -205,7 +210,14 @@ def _named_here(content: bytes, file: TraceFile) -> Digest:
 
 
 DIAGNOSIS: Final = ResultKind("diagnose", ("diagnose",), _diagnosis_in, diagnose_trace)
-ONLY_DIGEST: Final = ResultKind("digest", ("digest", "diagnose"), _digest_in, _digest_trace)
+REPORT: Final = ResultKind(
+    "report",
+    ("report", "diagnose"),
+    _diagnosis_in,
+    lambda file, progress: without_page(diagnose_trace(file, progress)),
+)
+ONLY_DIGEST: Final = ResultKind("digest", ("digest", "report", "diagnose"), _digest_in, _digest_trace)
+KINDS: Final[Mapping[str, ResultKind[Any]]] = {kind.name: kind for kind in (DIAGNOSIS, REPORT, ONLY_DIGEST)}
 
 
 def zipped(message: Message) -> bytes:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from tb_gpudiag.service.analyses.diagnoses import AnalyzedTrace, ResultKind
+from tb_gpudiag.service.analyses.diagnoses import REPORT, AnalyzedTrace, Diagnosis, ResultKind, without_page
 from tb_gpudiag.service.caches.cache_entry import Unpacked, write_to
 from tb_gpudiag.service.caches.claims import claim_of, content_key, fingerprint, known_or_claimed
 from tb_gpudiag.service.caches.shared_cache import SharedCache
@@ -78,12 +78,12 @@ def known(file: TraceFile, kind: ResultKind[R], shared: SharedCache | None) -> R
 
 
 def share(result: AnalyzedTrace, file: TraceFile, shared: SharedCache) -> None:
-    """Put a marked result into the store: whole into a team's, and as a digest into the user's own."""
+    """Put a marked result into the store: whole into a team's, without the page's arrays into the user's."""
     if not result.marks:
         return
-    if shared.is_own:
-        marks = {**result.marks, "key": content_key("digest", file)}
-        result = AnalyzedTrace(make_digest=partial(getattr, result, "digest"), marks=marks)
+    if shared.is_own and isinstance(result, Diagnosis):
+        marks = {**result.marks, "key": content_key(REPORT.name, file)}
+        result = replace(without_page(result), marks=marks)
     content, arrays, summary = result.entry
     shared.put(summary["key"], lambda out: write_to(out, content, arrays, summary))
 

@@ -40,7 +40,7 @@ class RecordSource(NamedTuple):
 class Task:
     """An analysis.
 
-    kind: diagnose or digest, of the file; job, history or compare, of digests.
+    kind: a name of diagnoses.KINDS, of the file; job, history or compare, of digests.
     diagnosis: for digest, the cache entry of the diagnosis, which contains the digest; "" if there is none.
     sides: the digests. For compare, those of the base and those of the candidate. For job, the first digest
         is of a rank of the job.

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import Progress
 from tb_gpudiag.report.source_lines import add_source_lines
-from tb_gpudiag.service.analyses.diagnoses import DIAGNOSIS, ONLY_DIGEST, zipped
-from tb_gpudiag.service.analyses.obtain import obtain, share
+from tb_gpudiag.service.analyses.diagnoses import DIAGNOSIS, KINDS, REPORT, zipped
+from tb_gpudiag.service.analyses.obtain import known, obtain, share
 from tb_gpudiag.service.analyses.task import EntryContent, Task, save
 from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.processes.child import ChildMessage
@@ -42,23 +43,36 @@ def analyze(
     """
     cache, team = (Path(path) if path else None for path in (task.cache, task.shared))
     store = SharedCache.of_user(Settings(cache_directory=cache, shared_directory=team))
-    if task.kind == "diagnose":
+    is_own = store is not None and store.is_own
+    if task.kind == DIAGNOSIS.name:
+        # A command may have read the trace. A team's store has the timeline as well.
+        early = known(task.file, REPORT, store) if is_own else None
+        if early is not None:
+            show(zipped(early_state(_with_lines(early.report, task))))
         found = obtain(task.file, DIAGNOSIS, store, progress, share_later=True)
-        # Lines of code stay with who has them: a shared result has none.
-        if task.source_root and not task.shared:
-            add_source_lines(found.report, task.source_root)
-        show(zipped(early_state(found.report)))
+        shown = replace(found, make_digest=lambda: found.digest, report=_with_lines(found.report, task))
+        show(zipped(early_state(shown.report)))
         progress(EARLY_SHARE, EARLY_STAGE)
-        if store is not None and store.is_own:
+        if store is not None and is_own:
             share(found, task.file, store)
-        return found.entry
-    if task.kind == "digest":
+        return shown.entry
+    if task.kind in KINDS:
         # TensorBoard shares it with a team, so that the page does not wait for the storage.
-        is_own = store is not None and store.is_own
-        return obtain(task.file, ONLY_DIGEST, store, progress, share_later=not is_own).entry
+        return obtain(task.file, KINDS[task.kind], store, progress, share_later=not is_own).entry
     from tb_gpudiag.service.analyses import joint_tasks  # a diagnosis of one trace needs nothing of jobs/
 
     return joint_tasks.do(task, progress)
+
+
+def _with_lines(report: pb.Report, task: Task) -> pb.Report:
+    """Return the report with the user's lines of code, which stay with who has them: a shared result, and
+    one that other settings may find, have none."""
+    if not task.source_root or task.shared:
+        return report
+    shown = pb.Report()
+    shown.CopyFrom(report)
+    add_source_lines(shown, task.source_root)
+    return shown
 
 
 def early_state(report: pb.Report) -> pb.ReportState:

@@ -1,7 +1,7 @@
 """The store of results of traces: a directory on shared storage that a team names, or else the user's own.
 
-Commands and the tab find in it what the other has computed: whole results in a team's store, and digests in a
-user's own, because the tab has pages in its cache. It is bounded in size.
+Commands and the tab find in it what the other has computed: whole results in a team's store, and reports and
+digests in a user's own, because the tab has timelines in its cache. It is bounded in size.
 
 Whoever sets GPUDIAG_SHARED_CACHE_DIR trusts those who can write there. Files in the directory are data with
 checksums. A file is read completely and checked before any of it is used: if it is damaged, or changes during
@@ -41,7 +41,7 @@ _MOST_PERMISSIONS: Final = 0o664
 _DRAFT_ABANDONED_S: Final = 24 * 3600.0
 # The time of last use decides what is deleted first.
 _USED_EVERY_S: Final = 3600.0
-# Thousands of digests, of 5 to 250 KB each.
+# A thousand reports, of 50 to 250 KB each, or more digests.
 _KEPT_BYTES: Final = 256 * MIB
 
 logger = logging.getLogger("tensorboard")
