@@ -15,9 +15,9 @@ import pytest
 from _pytest.runner import runtestprotocol
 from hypothesis import settings
 
+from tb_gpudiag.service import slices
 from tb_gpudiag.service.processes import memory_limit
 from tb_gpudiag.service.processes.child import Child
-from tb_gpudiag.service.slices import slices
 
 # Hypothesis fails an example that takes over 200 ms. On a loaded machine that says nothing about the code.
 settings.register_profile("any_machine", deadline=None, max_examples=30)

@@ -160,8 +160,10 @@ FILES = "trace.files"
 
 REACHES_THROUGH = {
     ("report.diagnosis", "trace.read"): "the way from a file to its report starts here",
-    ("report.diagnosis", "trace.compile_log"): "so does the way from its log of torch.compile",
-    ("report.diagnosis", "trace.graph_captures"): "and from the captures of its graphs",
+    (
+        "report.diagnosis",
+        "trace.files_beside",
+    ): "and from its log of torch.compile and the captures of its graphs",
     (
         "report.building.hang_report",
         "trace.flight_recorder",
@@ -174,7 +176,7 @@ REACHES_THROUGH = {
     ("report.dispute", "trace"): "so is an excerpt, of a part of it",
     ("report.slices", "trace.events"): "the timeline and the map of segments draw what was recorded",
     ("report.building", "trace.events"): "parts of the report say what was recorded",
-    ("digest.building", "trace.events"): "operators of the step window are counted for comparisons",
+    ("digest.work_tables", "trace.events"): "operators of the step window are counted for comparisons",
     (
         "rules.recording.secrets_recorded",
         "trace.credentials",
@@ -183,7 +185,7 @@ REACHES_THROUGH = {
     ("jobs", "facts.memory.floor"): "the slope of a curve",
     ("service.analyses", "facts.facts"): "an analysis keeps facts between report and digest",
     ("cli.scrub", "trace.credentials"): "the command writes a copy of the file without them",
-    ("cli.conditions", "rules.answer"): "`--fail-on` takes severities",
+    ("cli.formats", "rules.answer"): "`--fail-on` takes severities",
 }
 """(module or room, what it imports): why it reaches through its neighbor."""
 

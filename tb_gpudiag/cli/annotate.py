@@ -7,9 +7,9 @@ import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from tb_gpudiag.cli.copying import add_copy, limited
 from tb_gpudiag.cli.inputs import progress_bar
 from tb_gpudiag.cli.output import tell
+from tb_gpudiag.cli.scrub import add_copy, limited
 from tb_gpudiag.report.annotate import annotate
 from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.report.diagnosis import only_trace, read_facts

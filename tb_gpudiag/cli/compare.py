@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
-from tb_gpudiag.cli.digest_inputs import read_sides
+from tb_gpudiag.cli.digest import read_sides
 from tb_gpudiag.cli.formats import add_options, write
 from tb_gpudiag.cli.inputs import add_engine_options, add_sides
 from tb_gpudiag.cli.output import DEFECT, tell

@@ -8,8 +8,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tb_gpudiag.cli.conditions import add_fail_on, sort_out
-from tb_gpudiag.cli.formats import add_full, add_options
+from tb_gpudiag.cli.formats import add_fail_on, add_full, add_options, sort_out
 from tb_gpudiag.cli.inputs import find_files
 from tb_gpudiag.cli.output import DEFECT, UNUSABLE, tell_errors
 from tb_gpudiag.errors import GpudiagError, UsageError

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from tb_gpudiag.cli.conditions import FailOn, is_met
-from tb_gpudiag.cli.formats import has_interactive_html, write
+from tb_gpudiag.cli.formats import FailOn, has_interactive_html, is_met, write
 from tb_gpudiag.cli.inputs import Show, progress_bar
 from tb_gpudiag.cli.output import DEFECT, UNUSABLE, errors_data, report_bug, tell, tell_errors
 from tb_gpudiag.digest.digest import Digest
@@ -20,8 +19,14 @@ from tb_gpudiag.report.diagnosis import Progress
 from tb_gpudiag.report.source_lines import add_source_lines
 from tb_gpudiag.report.views.document import Document
 from tb_gpudiag.report.wire import to_dict
-from tb_gpudiag.service.analyses.diagnoses import DIAGNOSIS, REPORT, Diagnosis, ResultKind
-from tb_gpudiag.service.analyses.obtain import databases_apart, obtain
+from tb_gpudiag.service.analyses.diagnoses import (
+    DIAGNOSIS,
+    REPORT,
+    Diagnosis,
+    ResultKind,
+    databases_apart,
+    obtain,
+)
 from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.index.run_rows import job_row, run_row
 from tb_gpudiag.service.processes.gate import limit_here

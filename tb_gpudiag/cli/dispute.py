@@ -6,9 +6,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from tb_gpudiag.cli.copying import limited
 from tb_gpudiag.cli.formats import write_file
-from tb_gpudiag.cli.scrub import NO_PROMISE
+from tb_gpudiag.cli.scrub import NO_PROMISE, limited
 from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.report.diagnosis import only_trace, read_facts
 from tb_gpudiag.report.dispute import ABOUT, REPORT, TRACE, dispute

@@ -13,7 +13,7 @@ from rich.markdown import Markdown
 
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.jobs.rules.every_rule import EVERY_RULE, find_any_rule
-from tb_gpudiag.wording import glossary
+from tb_gpudiag.wording import vocabulary
 
 LIST_WIDTH = 100
 
@@ -53,20 +53,20 @@ def _page(name: str) -> str | None:
     rule = find_any_rule(name)
     if rule is not None:
         return rule.page
-    entries = glossary.find(name)
+    entries = vocabulary.find(name)
     return "\n".join(entry.page for entry in entries) if entries else None
 
 
 def _list() -> Iterator[str]:
     for rule in sorted(EVERY_RULE, key=lambda rule: rule.id):
         yield f"{rule.id}  {rule.name:22} {rule.title}"
-    names = ", ".join(entry.name for entry in glossary.concepts())
+    names = ", ".join(entry.name for entry in vocabulary.concepts())
     yield from ["", *textwrap.wrap(f"Terms: {names}", LIST_WIDTH)]
 
 
 def _close_to(key: str) -> str:
     known = {name.lower(): f"{rule.id} {rule.name}" for rule in EVERY_RULE for name in (rule.id, rule.name)}
-    for entry in glossary.entries():
+    for entry in vocabulary.entries():
         known |= {name.lower(): entry.name for name in (entry.id, entry.name) if name}
     close = difflib.get_close_matches(key.lower(), known, n=6, cutoff=0.5)
     matches = list(dict.fromkeys(known[name] for name in close))[:3]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from tb_gpudiag.cli.digest_inputs import read_digests
+from tb_gpudiag.cli.digest import read_digests
 from tb_gpudiag.cli.formats import add_options, write
 from tb_gpudiag.cli.inputs import add_engine_options
 from tb_gpudiag.cli.output import DEFECT, tell, tell_errors

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from tb_gpudiag.cli.conditions import add_fail_on, is_met, sort_out
-from tb_gpudiag.cli.formats import add_full, add_options, write
+from tb_gpudiag.cli.formats import add_fail_on, add_full, add_options, is_met, sort_out, write
 from tb_gpudiag.cli.inputs import add_engine_options, find_files
 from tb_gpudiag.cli.output import DEFECT, errors_data, tell, tell_errors
 from tb_gpudiag.digest.digest_files import find_digests
@@ -56,7 +55,7 @@ def _read_jobs(paths: Sequence[str], parsed: argparse.Namespace) -> tuple[JobRep
     kept = find_job(marks, cache) if marks is not None and cache is not None else None
     if kept is not None:
         return kept, []
-    from tb_gpudiag.cli.digest_inputs import read_digests
+    from tb_gpudiag.cli.digest import read_digests
     from tb_gpudiag.jobs.ranks.members import slim
     from tb_gpudiag.jobs.report.job_report import build_jobs
 

@@ -1,15 +1,34 @@
-"""`gpudiag scrub TRACE -o OUT`: copy a trace without the credentials in it."""
+"""`gpudiag scrub TRACE -o OUT`: copy a trace without the credentials in it; and what all commands that copy
+one trace share."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
-from tb_gpudiag.cli.copying import add_copy, limited
 from tb_gpudiag.cli.output import tell
+from tb_gpudiag.service.processes.gate import limit_here
 from tb_gpudiag.trace.credentials.scrubbed_copy import scrub
 from tb_gpudiag.wording.format import count, one_line
 from tb_gpudiag.wording.vocabulary import credential_words
+
+
+def add_copy(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("trace", metavar="TRACE", help="a trace file, plain or gzip")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="OUT",
+        required=True,
+        help="the copy, compressed if its name ends in .gz; never the trace itself",
+    )
+
+
+def limited(where: str) -> AbstractContextManager[None]:
+    """Raise LimitReached if the code inside takes too long or too much memory. where: the file."""
+    return limit_here().within(where)
+
 
 NO_PROMISE = (
     "Look through the copy before you publish it: a password without a name, in free text, is not found, "

@@ -8,9 +8,9 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -21,10 +21,34 @@ from tb_gpudiag.errors import GpudiagError, UsageError
 from tb_gpudiag.report.arrow.sql_query import values
 from tb_gpudiag.report.table_files import cell
 from tb_gpudiag.report.views.document import Column, Document, Kind, ReportView, Table
-from tb_gpudiag.service.queries.queries import query_apart
+from tb_gpudiag.service.processes.child import ChildMessage, error_in
+from tb_gpudiag.service.processes.gate import ask_apart
 from tb_gpudiag.trace.files.find import TraceFile
 from tb_gpudiag.wording.format import one_line
-from tb_gpudiag.wording.glossary import QUESTIONS
+from tb_gpudiag.wording.vocabulary import QUESTIONS
+
+if TYPE_CHECKING:
+    from tb_gpudiag.report.diagnosis import Progress
+
+
+MODULE: Final = "tb_gpudiag.service.querier"
+
+
+def query_apart(
+    files: Sequence[TraceFile], query: str, most_rows: int, progress: Progress
+) -> tuple[pa.Table, str, list[GpudiagError]]:
+    """Run a command's query: (rows, a note or "", what could not be read). Raises GpudiagError."""
+    request = {
+        "where": files[0].path if len(files) == 1 else "",
+        "files": [asdict(file) for file in files],
+        "query": query,
+        "most_rows": most_rows,
+    }
+    answer = ask_apart(MODULE, request, progress)
+    problems = [error_in(ChildMessage(fields)) for fields in answer.fields["problems"]]
+    with pa.ipc.open_stream(answer.content) as reader:
+        return reader.read_all(), answer.fields["note"], problems
+
 
 _ROWS: Final = 1_000
 _MOST_ROWS: Final = 10_000_000

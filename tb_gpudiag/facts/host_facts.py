@@ -1,6 +1,5 @@
 """What the host launched in the step window, what that cost, and what else it does, by operator. Masks of
-events have shape (n,).
-"""
+events have shape (n,)."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ from tb_gpudiag.facts.waiting.training_mode import (
 from tb_gpudiag.vocabulary.api_calls import LAUNCH_CALL
 from tb_gpudiag.vocabulary.marks import OPTIMIZER_STEP
 from tb_gpudiag.vocabulary.operators import TABLE_GRADIENT
-from tb_gpudiag.vocabulary.task_names import HostTask
+from tb_gpudiag.vocabulary.torch_frames import HostTask
 
 
 class LaunchFacts:

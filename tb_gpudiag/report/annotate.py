@@ -1,7 +1,7 @@
 """Write a trace with tracks for why the GPU was idle, what the findings are about, and how deep the launch
 queues were. Perfetto and chrome://tracing show them above the trace's own tracks.
 
-The tracks are events of one more process. Everything else in the file stays as it is (see inserted_copy.py),
+The tracks are events of one more process. Everything else in the file stays as it is (see changed_copy.py),
 but for credentials, which a copy that is made to be shown to others leaves out.
 """
 
@@ -18,12 +18,11 @@ import numpy as np
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.facts.core.causes import Cause, Trigger
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.slices.curves import slice_curve, unpack
-from tb_gpudiag.report.slices.prepared import Prepared, read_meta
+from tb_gpudiag.report.slices.prepared import Prepared, read_meta, slice_curve, unpack
 from tb_gpudiag.trace.assemble import REPAIRED_NOTE
 from tb_gpudiag.trace.credentials.removing import CredentialFilter
 from tb_gpudiag.trace.files.copying import Write, packing
-from tb_gpudiag.trace.kineto.inserted_copy import copy_with_events
+from tb_gpudiag.trace.kineto.changed_copy import copy_with_events
 from tb_gpudiag.trace.kineto.kineto import QUEUE_CATEGORY
 from tb_gpudiag.wording.vocabulary import CAUSES
 

@@ -8,9 +8,8 @@ from tb_gpudiag.errors import NothingToRead, UsageError
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.build import build_report
-from tb_gpudiag.trace.compile_log.find_log import with_compile_log
 from tb_gpudiag.trace.files.find import TraceFile, find_traces
-from tb_gpudiag.trace.graph_captures import with_captures
+from tb_gpudiag.trace.files_beside import with_captures, with_compile_log
 from tb_gpudiag.trace.read import read_trace
 
 Progress = Callable[[float, str], None]

@@ -20,7 +20,7 @@ from tb_gpudiag.report.diagnosis import diagnose_file, only_trace
 from tb_gpudiag.report.wire import dump, to_dict
 from tb_gpudiag.trace.credentials.removing import CredentialFilter
 from tb_gpudiag.trace.files.file_names import TraceFile
-from tb_gpudiag.trace.kineto.excerpt_copy import copy_window
+from tb_gpudiag.trace.kineto.changed_copy import copy_window
 
 TRACE: Final = "excerpt.pt.trace.json.gz"
 REPORT: Final = "report.json"

@@ -1,4 +1,5 @@
-"""What lists and overviews take of Reports: findings about the job, the busiest GPU, and how urgent it is."""
+"""What lists and overviews take of Reports: findings about the job, the busiest GPU, how urgent it is, and
+places in the code in words."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from collections.abc import Iterable
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.rules.rule import family_of
+from tb_gpudiag.vocabulary.frames import Frame, LineKind
 from tb_gpudiag.wording.quantity import throughput
 
 
@@ -38,3 +40,64 @@ URGENCY = ("severity", "low_saving_share", "growth_bytes_per_step", "saving_shar
 def urgency(row: pb.RunRow) -> tuple[float, ...]:
     """Return what rows are sorted by: that of the most urgent run is the largest."""
     return tuple(getattr(row, name) for name in URGENCY)
+
+
+def code_place(where: pb.Place) -> str:
+    """The function with its file and line, as much of it as is known."""
+    return str(_frame(where))
+
+
+def full_place(where: pb.Place) -> str:
+    """The function, operator, module, `record_function` and caller, as much of it as is known."""
+    parts = [
+        _spot(_frame(where), where),
+        *_ranges(where),
+        f"called from {code_place(where.caller)}" if where.HasField("caller") else "",
+        _candidates(where),
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def short_place(where: pb.Place) -> str:
+    """The same with the user's own function first and with fewer folders: its end may be cut off."""
+    spot = _spot(_short(_frame(where)), where)
+    parts = [spot, _candidates(where), *_ranges(where)]
+    if where.HasField("caller"):
+        own = _frame(where.caller)
+        parts = [f"{own.preposition} {_short(own)}", _candidates(where), f"through {spot}", *_ranges(where)]
+    elif spot:
+        parts[0] = f"{preposition(where)} {spot}"
+    return ", ".join(filter(None, parts))
+
+
+def _spot(frame: Frame, where: pb.Place) -> str:
+    """A function and its operator."""
+    spot = str(frame)
+    if where.operator:
+        return f"{spot} ({where.operator})" if spot else where.operator
+    return spot
+
+
+def _ranges(where: pb.Place) -> list[str]:
+    return [f"module {where.module}" if where.module else "", f"range {where.range}" if where.range else ""]
+
+
+def _short(frame: Frame) -> Frame:
+    folders = frame.file.split("/")
+    return frame._replace(file="/".join(["…", *folders[-2:]])) if len(folders) > 2 else frame
+
+
+def _candidates(where: pb.Place) -> str:
+    """`probably line 45: x = resize(x)`, or the lines to choose from."""
+    lines = where.caller.candidates or where.candidates
+    word = "probably" if len(lines) == 1 else "one of"
+    return f"{word} {'; '.join(f'line {one.line}: {one.text}' for one in lines)}" if lines else ""
+
+
+def preposition(where: pb.Place) -> str:
+    """`at` a line that ran, `in` a function."""
+    return _frame(where).preposition
+
+
+def _frame(where: pb.Place) -> Frame:
+    return Frame(where.file, where.line, where.function, LineKind(where.line_kind))

@@ -24,7 +24,7 @@ from tb_gpudiag.service.index.records import RecordReader
 from tb_gpudiag.service.index.roots import Root
 from tb_gpudiag.service.index.runs import newest_of_runs, ranks_of, recordings_of
 from tb_gpudiag.service.settings import Settings
-from tb_gpudiag.service.slices.slices import Question, Slices, SlicesBusy
+from tb_gpudiag.service.slices import Question, Slices, SlicesBusy
 from tb_gpudiag.trace.files.source import is_remote
 from tb_gpudiag.version import __version__
 

@@ -10,12 +10,18 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
-from tb_gpudiag.trace.counters import CounterCollector, devices_by_pid
 from tb_gpudiag.trace.credentials.removing import CredentialFilter
 from tb_gpudiag.trace.events import Counter, Events, MemoryEvents, Message, Metadata, Status, Thread, Trace
-from tb_gpudiag.trace.gpu_clock import on_host_clock
-from tb_gpudiag.trace.kept_rows import MOST_DEVICES, in_order, of_read_devices, reach, within
-from tb_gpudiag.trace.trace_parts import FIGURES, MESSAGE_SEPARATOR, NUMBERS, TEXTS, TracePart
+from tb_gpudiag.trace.times import MOST_DEVICES, in_order, of_read_devices, on_host_clock, reach, within
+from tb_gpudiag.trace.trace_parts import (
+    FIGURES,
+    MESSAGE_SEPARATOR,
+    NUMBERS,
+    TEXTS,
+    CounterCollector,
+    TracePart,
+    devices_by_pid,
+)
 from tb_gpudiag.vocabulary.patterns import lazy_re
 from tb_gpudiag.vocabulary.recorded import GPU_WORK_CATEGORIES, HOST_CATEGORIES, MemoryAction
 

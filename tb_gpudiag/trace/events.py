@@ -265,9 +265,9 @@ class Trace:
     counters: list[Counter] = field(default_factory=list)  # most samples first; bounded
     compile_log: CompileLog | None = None  # what torch.compile logged in the same process
     captures: list[CaptureTrace] = field(default_factory=list)  # of the graphs that it replays
-    # Device -> what was added to its times, because its clock was wrong. See gpu_clock.py.
+    # Device -> what was added to its times, because its clock was wrong. See times.py.
     clock_offsets_ns: Mapping[int, int] = field(default_factory=dict)
-    cut_work: int = 0  # kernels and copies with impossible durations. See kept_rows.py.
+    cut_work: int = 0  # kernels and copies with impossible durations. See times.py.
 
     @property
     def origin_ns(self) -> int:

@@ -1,8 +1,11 @@
-"""Ranges that a program marks (NVTX, ROCTx): operators (of `emit_nvtx`), annotations, and their steps."""
+"""What other recorders than torch's have: ranges that a program marks (NVTX, ROCTx), which are operators (of
+`emit_nvtx`), annotations and their steps; and the place of a process in its job, as torchrun, Slurm and
+MPI say it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -139,3 +142,20 @@ def parsed_ranges(texts: pa.Array) -> Parsed:
         np.asarray(number.to_numpy(), np.int64),
         pc.if_else(short, sizes, "").dictionary_encode(),
     )
+
+
+RANK: Final = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+WORLD_SIZE: Final = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+
+
+def distributed(variables: Mapping[str, str]) -> dict[str, Any]:
+    """Return what Kineto calls `distributedInfo`; empty if it is not known."""
+    rank, size = (_first_number(variables, names) for names in (RANK, WORLD_SIZE))
+    return {} if rank is None or size is None else {"rank": rank, "world_size": size}
+
+
+def _first_number(variables: Mapping[str, str], names: tuple[str, ...]) -> int | None:
+    for name in names:
+        if re.fullmatch(r"\d{1,6}", variables.get(name, "")):
+            return int(variables[name])
+    return None

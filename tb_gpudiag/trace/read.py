@@ -1,5 +1,7 @@
-"""Read a file into a Trace: a profiler's trace, a memory snapshot or a memory timeline. What cannot be
-read is said.
+"""Read a file into a Trace: a profiler's trace, a memory snapshot or a memory timeline. What cannot be read
+is refused with a reason.
+
+The documents follow one another, a line each, and their events have no `pid`: which GPU it was is not said.
 
 Some are known by how they start. Others are traces in torch.profiler's JSON format that another program
 wrote: what is an operator, a call or a kernel is known by its category alone, so nothing can be read of them.
@@ -16,28 +18,55 @@ from typing import Final
 
 from tb_gpudiag.errors import NotATrace
 from tb_gpudiag.trace.assemble import Assembly
-from tb_gpudiag.trace.credentials.credential_search import CredentialSearch
-from tb_gpudiag.trace.credentials.removing import cleaned
+from tb_gpudiag.trace.credentials.removing import CredentialSearch, cleaned
 from tb_gpudiag.trace.events import Events, Status, Trace
 from tb_gpudiag.trace.files.file_names import (
     is_database,
     is_memory_timeline,
+    is_memory_viz_page,
     is_pftrace,
     is_pickle,
     is_report,
     is_rocprof,
+    pickle_of_page,
     report_refused,
 )
 from tb_gpudiag.trace.files.source import DEFAULT_LIMITS, WAITING_FOR_STORE, Limits, Source, whole_file
 from tb_gpudiag.trace.kineto import kineto
 from tb_gpudiag.trace.kineto.chunks import EventArray, Workers
-from tb_gpudiag.trace.kineto.proton import NOTE as PROTON_NOTE
-from tb_gpudiag.trace.kineto.proton import is_proton_trace, joined
 from tb_gpudiag.trace.kineto.settle import Settler
 from tb_gpudiag.trace.kineto.top import Stream, TopLevel
-from tb_gpudiag.trace.memory.memory_viz_page import is_memory_viz_page, pickle_of_page
 from tb_gpudiag.vocabulary.patterns import lazy_re
 from tb_gpudiag.vocabulary.recorded import Category
+
+NOTE: Final = "recorded by Triton's proton: kernels alone, and the file does not say which GPU: 0 is assumed"
+
+_START: Final = lazy_re(rb'\s*\{"displayTimeUnit":"us","traceEvents":\[\{"args":\{"call_stack":\[')
+# Names cannot contain these: in them, quotes are escaped.
+_NEXT_DOCUMENT: Final = lazy_re(rb'\]\}\s*\{"displayTimeUnit":"us","traceEvents":\[')
+_WITHOUT_PID: Final = b'"ph":"X","tid":'
+_ELEMENT: Final = b'{"args":'
+
+
+def is_proton_trace(head: bytes) -> bool:
+    """Return whether a file that starts like this is such a trace."""
+    return _START.match(head) is not None
+
+
+def joined(blocks: Iterator[bytes], longest: int) -> Iterator[bytes]:
+    """Yield the text as one document. longest: bytes that are held back at most, for an event to end."""
+    held = b""
+    for block in blocks:
+        held += block
+        cut = max(held.rfind(_ELEMENT), 0) if len(held) <= longest else len(held)
+        yield _mended(held[:cut])
+        held = held[cut:]
+    yield _mended(held)
+
+
+def _mended(text: bytes) -> bytes:
+    return _NEXT_DOCUMENT.sub(b",", text).replace(_WITHOUT_PID, b'"ph":"X","pid":0,"tid":')
+
 
 # A tree of Triton's proton, whose keys are sorted: `children`, `frame`, `metrics`.
 _HATCHET_START: Final = lazy_re(rb'\s*\[\s*\{\s*"(children"\s*:\s*\[|frame"\s*:\s*\{\s*"name")')
@@ -196,7 +225,7 @@ def _read(path: str, folder: str, limits: Limits, report: Callable[[float, str],
         if is_proton_trace(first[:_HEAD_BYTES]):
             joint = joined(blocks, limits.max_element_bytes)
             trace = _read_events(source, joint, limits, report)
-            return replace(trace, notes=[PROTON_NOTE, *trace.notes])
+            return replace(trace, notes=[NOTE, *trace.notes])
         return _read_events(source, blocks, limits, report)
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from tb_gpudiag.arrays import Float64
 from tb_gpudiag.service.processes.child import ChildMessage
 from tb_gpudiag.service.processes.serving import Reply
-from tb_gpudiag.trace.files.clock_names import MADE, NOW, ORDER
+from tb_gpudiag.trace.files.file_names import MADE, NOW, ORDER
 from tb_gpudiag.trace.step_clocks.clock_state import (
     MOST_RECORDINGS,
     ClockRecording,
@@ -34,7 +34,7 @@ from tb_gpudiag.trace.step_clocks.clock_state import (
 )
 from tb_gpudiag.training.event_records import append_scalars
 from tb_gpudiag.training.slow_steps import FIRST_PHASE, STEP, TOTAL, RankWatch, StepDrifts, means
-from tb_gpudiag.vocabulary.clock_phases import FULL_LINES, PHASES, TAGS
+from tb_gpudiag.vocabulary.written import FULL_LINES, PHASES, TAGS
 
 # A rank has three looks to read an order before the step at which it holds.
 LOOKS_AHEAD: Final = 3

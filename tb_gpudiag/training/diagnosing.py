@@ -8,13 +8,13 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from tb_gpudiag.digest.building.build_digest import digest_file
+from tb_gpudiag.digest.build_digest import digest_file
 from tb_gpudiag.digest.digest import Digest, numbers, texts
 from tb_gpudiag.errors import NothingToRead
 from tb_gpudiag.jobs.ranks.members import slim
 from tb_gpudiag.jobs.report.job_report import build_jobs
 from tb_gpudiag.jobs.report.job_view import heading
-from tb_gpudiag.jobs.topics import ids_of
+from tb_gpudiag.jobs.step_parts import ids_of
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import only_trace
 from tb_gpudiag.report.essentials import busiest, without_hints

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tb_gpudiag.errors import without_url_secrets
 from tb_gpudiag.training.clock_sender import ClockSender
-from tb_gpudiag.training.diagnosis_queue import DiagnosisQueue, log_answer
 from tb_gpudiag.training.event_records import write_with
-from tb_gpudiag.training.helper import HelperAnswer
+from tb_gpudiag.training.helper import DiagnosisQueue, HelperAnswer, log_answer
 from tb_gpudiag.training.noting_tensors import note_from_now_on
 from tb_gpudiag.training.on_demand import ClockRecorder, OnDemand
 from tb_gpudiag.training.recordings_on_disk import KeptFiles, RecordingFiles, WrittenRecording

@@ -27,7 +27,7 @@ from tb_gpudiag.training.tensor_holders import (
     needing_gradients,
     node_kinds,
 )
-from tb_gpudiag.vocabulary.noted import NODES_PER_STEP
+from tb_gpudiag.vocabulary.written import NODES_PER_STEP
 
 _PROBE: Final = 2**20
 """Bytes of a tensor that must show, or tensors are allocated by something else, such as jemalloc."""

@@ -14,7 +14,7 @@ from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.history.change_points import change_points
 from tb_gpudiag.report.building.clock_words import most_of, ms_text, why_longer
 from tb_gpudiag.trace.step_clocks.clock_state import COMPARED_BLOCKS, RankSteps
-from tb_gpudiag.vocabulary.clock_phases import WAIT
+from tb_gpudiag.vocabulary.written import WAIT
 
 # Blocks of long steps have so many.
 BLOCK_STEPS: Final = 16

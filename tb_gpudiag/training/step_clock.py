@@ -12,16 +12,7 @@ from typing import Any, Final
 from tb_gpudiag.training.clock_sender import ClockSender
 from tb_gpudiag.training.on_demand import ClockRecorder
 from tb_gpudiag.training.step_phases import GarbageTimes, GpuMarks, PhaseSampling, first_with_gradient
-from tb_gpudiag.vocabulary.clock_phases import (
-    BACKWARD,
-    FORWARD,
-    GARBAGE,
-    INPUT,
-    OPTIMIZER,
-    OTHER,
-    PHASES,
-    WAIT,
-)
+from tb_gpudiag.vocabulary.written import BACKWARD, FORWARD, GARBAGE, INPUT, OPTIMIZER, OTHER, PHASES, WAIT
 
 _NS_MS: Final = 1e-6
 _UNTIMED_MS: Final = (math.nan,) * len(PHASES)

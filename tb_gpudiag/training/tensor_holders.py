@@ -35,7 +35,7 @@ from types import (
 from typing import Any, Final
 
 from tb_gpudiag.vocabulary.frames import COMPREHENSIONS
-from tb_gpudiag.vocabulary.noted import MOST_NODES
+from tb_gpudiag.vocabulary.written import MOST_NODES
 
 
 def needing_gradients(tensors: list[Any]) -> tuple[list[Any], list[Any]]:

@@ -8,8 +8,8 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from tb_gpudiag.arrays import NONE
-from tb_gpudiag.vocabulary.labeled_enum import LabeledEnum
 from tb_gpudiag.vocabulary.patterns import IN_FILE, LONGEST_MATCHED, PACKAGE, PATH, any_of, lazy_re
+from tb_gpudiag.vocabulary.recorded import LabeledEnum
 
 # Hugging Face's pipelines, which make a DataLoader of their own.
 PIPELINE = any_of(PACKAGE + r"transformers/pipelines/.*" + IN_FILE)

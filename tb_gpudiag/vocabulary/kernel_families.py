@@ -10,8 +10,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
-from tb_gpudiag.vocabulary.labeled_enum import LabeledEnum
 from tb_gpudiag.vocabulary.patterns import not_after, not_before
+from tb_gpudiag.vocabulary.recorded import LabeledEnum
 
 
 class Family(LabeledEnum):

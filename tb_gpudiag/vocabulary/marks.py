@@ -1,9 +1,10 @@
-"""Marks around stretches of host time: those of torch.profiler, optimizers, Lightning and torch.compile, and
-spans that compile or capture GPU code: TorchDynamo's marks, frames of torch and Triton."""
+"""Marks around stretches of host time: those of torch.profiler, optimizers, Lightning and torch.compile; and
+guards of torch.compile: what of the program's state a failed one is about, by torch's words for it."""
 
 from __future__ import annotations
 
 import re
+from enum import IntEnum
 from functools import lru_cache
 
 from tb_gpudiag.arrays import NONE
@@ -149,3 +150,36 @@ COMPILE = any_of(*_DYNAMO, *_TRITON, *_AUTOTUNE, *_EXTENSION, *_CAPTURE)
 # One function that TorchDynamo compiles: its own mark, or its frame where there is no mark.
 COMPILED_FUNCTION = any_of(r"_compile(\.(<locals>\.)?compile_inner)? \(dynamo_timed\)")
 COMPILED_FUNCTION_FRAME = any_of(PATH + r"torch/_dynamo/convert_frame\.py\(\d+\): _compile")
+
+
+class GuardKind(IntEnum):
+    """What changed."""
+
+    SIZE = 0  # of a tensor, or its strides or number of dimensions
+    DTYPE = 1  # or device, layout, requires_grad of a tensor
+    MODE = 2  # of gradients, autocast, determinism, threads
+    VALUE = 3  # of a Python number, string or length
+    OBJECT = 4  # another object or type
+    OTHER = 5
+
+
+_SIGNS = (
+    (GuardKind.SIZE, r"(size|stride|rank) mismatch|\.(size|stride)\(\)|_dynamic_indices|\.shape\b"),
+    (GuardKind.DTYPE, r"(dtype|device|requires_grad|dispatch key set) mismatch|DispatchKeySet"),
+    (GuardKind.MODE, r"GLOBAL_STATE|grad_mode|autocast|utils_device|torch_function"),
+    (GuardKind.OBJECT, r"___check_(obj|type)_id|\bis (not )?|expected type|hasattr|___dict_"),
+    (GuardKind.VALUE, r"==|!=|<|>|\blen\(|isnan"),
+)
+_KINDS = [(kind, lazy_re(signs)) for kind, signs in _SIGNS]
+_NUMBERS = lazy_re(r"\d+(\.\d+)?")
+
+
+def guard_kind(text: str) -> GuardKind:
+    """Return what a failed guard is about."""
+    text = text[:LONGEST_MATCHED]
+    return next((kind for kind, signs in _KINDS if signs.search(text)), GuardKind.OTHER)
+
+
+def with_any_figures(text: str) -> str:
+    """Return what guards have in common that failed for other numbers."""
+    return _NUMBERS.sub("#", text)

@@ -8,6 +8,15 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 if TYPE_CHECKING:
     from tb_gpudiag.arrays import Int64
 
+
+class LabeledEnum(IntEnum):
+    """Numbers for arrays, and a word for reports."""
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
 Size = TypeVar("Size", "int", "Int64")
 
 
@@ -79,6 +88,11 @@ class DeviceType(IntEnum):
     HIP = 6
     XPU = 12
     MPS = 13
+
+
+FRAMES_OF_STACK = 128
+"""The innermost frames of an allocation are kept. With C++ frames, about forty are between it and the user's
+line."""
 
 
 class MemoryPurpose(IntEnum):

@@ -1,11 +1,12 @@
 """The words for time, for kinds of things and for columns: the one source for the command line, the HTML
-report and the page. They are in terms.md and tables.md, with what each table
-is about. Also which credentials of a trace are left out."""
+reports, the page and the documentation, which also has the terms of glossary.md and useful queries."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -162,3 +163,82 @@ def left_out(places: int, what: str, at_least: str = "") -> str:
     """
     found = f"{at_least}{count(places, 'place')}"
     return f"The trace has credentials, in {found}. {what} is without those that were found."
+
+
+@dataclass(frozen=True)
+class GlossaryEntry:
+    """A term, one paragraph about it, and the terms to read next.
+
+    what: what an id stands for. also: other words for the term.
+    """
+
+    name: str
+    text: str
+    see_also: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    id: str = ""
+    what: str = ""
+
+    @property
+    def page(self) -> str:
+        """The entry as Markdown."""
+        title = f"# {self.name}" + (f" ({self.what} `{self.id}`)" if self.what else "")
+        also = f"\n\nAlso called: {', '.join(self.also)}." if self.also else ""
+        see = f"\n\nSee also: {', '.join(self.see_also)}." if self.see_also else ""
+        return f"{title}\n\n{self.text}{also}{see}\n"
+
+
+@cache
+def concepts() -> tuple[GlossaryEntry, ...]:
+    """Return the terms of glossary.md, in its order."""
+    text = (resources.files("tb_gpudiag.wording") / "glossary.md").read_text(encoding="utf-8")
+    return tuple(_concepts(text))
+
+
+def _concepts(text: str) -> Iterator[GlossaryEntry]:
+    for section in text.split("\n## ")[1:]:
+        name, _, body = section.partition("\n")
+        text, _, see = " ".join(body.split()).partition(" See also: ")
+        paragraph, _, also = text.partition(" Also called: ")
+        yield GlossaryEntry(name, paragraph, _words(see), _words(also))
+
+
+def _words(listed: str) -> tuple[str, ...]:
+    return tuple(listed.rstrip(".").split(", ")) if listed else ()
+
+
+def entries() -> list[GlossaryEntry]:
+    """Return all terms: the concepts, then those of the vocabulary, table by table."""
+    return [
+        *concepts(),
+        *(
+            GlossaryEntry(each.word, each.explanation, id=each.id, what=what)
+            for what, table in KINDS_OF_TERMS.items()
+            for each in table.values()
+        ),
+    ]
+
+
+def find(name: str) -> list[GlossaryEntry]:
+    """Return the entries of a name or an id, however it is written: step-window, Step_windows."""
+    wanted = key(name)
+    singular = {wanted, wanted.removesuffix("s"), wanted.removesuffix("es")}
+    return [each for each in entries() if singular & {key(word) for word in (each.name, each.id, *each.also)}]
+
+
+def key(name: str) -> str:
+    """Return what spellings of a name have in common."""
+    return re.sub(r"[\W_]+", " ", name.lower()).strip()
+
+
+class SqlQuestion(NamedTuple):
+    """A question about a trace, and the query that answers it."""
+
+    question: str
+    query: str
+
+
+_SECTION: Final = lazy_re(r"^## ([^\n]+)\n\n```sql\n(.+?)\n```$", re.MULTILINE | re.DOTALL)
+_TEXT: Final = Path(__file__).with_name("sql_questions.md").read_text(encoding="utf-8")
+
+QUESTIONS: Final = tuple(SqlQuestion(*found) for found in _SECTION.findall(_TEXT))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import tb_gpudiag
-from tb_gpudiag.wording.glossary import QUESTIONS
+from tb_gpudiag.wording.vocabulary import QUESTIONS
 from tests.benchmarks.traces import large_trace
 
 pytest.importorskip("duckdb")

@@ -93,7 +93,7 @@ export function keepRecordsOnly(logdir: string, ...runs: string[]): void {
   const script = `
 import sys
 from pathlib import Path
-from tb_gpudiag.digest.building.build_digest import digest_file
+from tb_gpudiag.digest.build_digest import digest_file
 from tb_gpudiag.report.diagnosis import only_trace
 from tb_gpudiag.training.diagnosing import compared_steps, figures_of, record_of
 from tb_gpudiag.training.event_records import append_to

@@ -4,7 +4,7 @@ import pytest
 
 from tb_gpudiag.cli.main import main
 from tb_gpudiag.jobs.rules.every_rule import EVERY_RULE, find_any_rule
-from tb_gpudiag.wording import glossary
+from tb_gpudiag.wording import vocabulary
 
 
 @pytest.mark.parametrize("key", ["GD101", "gd101", "input_pipeline", "INPUT_PIPELINE", "input-pipeline"])
@@ -58,7 +58,7 @@ def test_other_words_for_a_term(word: str, title: str, capsys: pytest.CaptureFix
 
 @pytest.mark.slow
 def test_every_term_and_every_other_word_for_it(capsys: pytest.CaptureFixture[str]) -> None:
-    for entry in glossary.entries():
+    for entry in vocabulary.entries():
         for word in filter(None, (entry.name, entry.id, *entry.also)):
             assert main(["explain", word]) == 0, word
             assert capsys.readouterr().err == ""

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tb_gpudiag.digest.building.build_digest import build_digest
+from tb_gpudiag.digest.build_digest import build_digest
 from tb_gpudiag.digest.digest import Digest, numbers, per_cause, texts
 from tb_gpudiag.digest.digest_files import from_bytes, to_bytes
 from tb_gpudiag.facts.core.causes import Cause

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tb_gpudiag.digest.building.build_digest import build_digest
-from tb_gpudiag.digest.building.record_digest import record_digest
+from tb_gpudiag.digest.build_digest import build_digest
 from tb_gpudiag.digest.digest import numbers, per_cause
+from tb_gpudiag.digest.record_digest import record_digest
 from tb_gpudiag.jobs.history.run_history import histories
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.build import build_report

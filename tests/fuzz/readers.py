@@ -24,12 +24,11 @@ from tb_gpudiag.report.views.html import document_html
 from tb_gpudiag.report.views.text import document_text
 from tb_gpudiag.report.wire import to_json
 from tb_gpudiag.trace.compile_log.read_log import read_compile_log
-from tb_gpudiag.trace.files.clock_names import MADE, NOW, ORDER
+from tb_gpudiag.trace.files.file_names import MADE, NOW, ORDER
 from tb_gpudiag.trace.files.find import find_traces
 from tb_gpudiag.trace.flight_recorder.read_dump import read_dumps
 from tb_gpudiag.trace.read import read_trace
-from tb_gpudiag.trace.step_clocks.clock_lines import lines_in, read_lines
-from tb_gpudiag.trace.step_clocks.clock_state import ClockState, read_state
+from tb_gpudiag.trace.step_clocks.clock_state import ClockState, lines_in, read_lines, read_state
 from tb_gpudiag.wording.format import one_line
 from tests.fuzz.odd_files import whole_file
 from tests.fuzz.scratch import scratch

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from tb_gpudiag.arrays import Int64
-from tb_gpudiag.digest.building.build_digest import build_digest
+from tb_gpudiag.digest.build_digest import build_digest
 from tb_gpudiag.digest.digest_files import from_bytes, to_bytes
 from tb_gpudiag.errors import TraceError
 from tb_gpudiag.facts.facts import Facts
@@ -42,10 +42,9 @@ from tb_gpudiag.trace.events import Trace
 from tb_gpudiag.trace.files.file_names import is_pickle
 from tb_gpudiag.trace.files.find import find_traces
 from tb_gpudiag.trace.files.source import Limits
-from tb_gpudiag.trace.kineto.fields import Fields
+from tb_gpudiag.trace.kineto.fields import Fields, read_plain
 from tb_gpudiag.trace.kineto.kineto import ARGUMENTS, FIELDS, Form
-from tb_gpudiag.trace.kineto.plain import read_plain
-from tb_gpudiag.trace.kineto.scanned import GivenUp, Scanner
+from tb_gpudiag.trace.kineto.settle import GivenUp, Scanner
 from tb_gpudiag.trace.memory.snapshot_pickle import load_plain
 from tb_gpudiag.trace.memory.snapshot_tables import read_tables
 from tb_gpudiag.trace.read import read_trace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tb_gpudiag.vocabulary.clock_phases import PHASES, TAGS
+from tb_gpudiag.vocabulary.written import PHASES, TAGS
 from tests.builder.nsys import DOMAIN, Export
 from tests.builder.recording import DeviceProperties
 from tests.builder.rocprof import Recorded

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tb_gpudiag.digest.building.build_digest import digest_file
+from tb_gpudiag.digest.build_digest import digest_file
 from tb_gpudiag.jobs.report.job_report import build_jobs
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.trace.files.find import find_traces

@@ -9,7 +9,7 @@ import pytest
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report import source_lines
-from tb_gpudiag.report.place_words import full_place
+from tb_gpudiag.report.essentials import full_place
 
 SOURCE = """\
 import torch

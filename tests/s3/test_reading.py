@@ -14,7 +14,7 @@ import pytest
 import tb_gpudiag
 from tb_gpudiag.cli import inputs
 from tb_gpudiag.cli.main import main
-from tb_gpudiag.digest.building.build_digest import digest_file
+from tb_gpudiag.digest.build_digest import digest_file
 from tb_gpudiag.digest.digest_files import SUFFIX, find_digests, read_digest, to_bytes
 from tb_gpudiag.errors import TraceError, Unreadable
 from tb_gpudiag.report.diagnosis import only_trace

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.errors import LimitReached, NotATrace, ProcessFailed
-from tb_gpudiag.service.analyses import obtain
-from tb_gpudiag.service.analyses.diagnoses import DIAGNOSIS, ONLY_DIGEST
-from tb_gpudiag.service.analyses.obtain import databases_apart
+from tb_gpudiag.service.analyses import diagnoses
+from tb_gpudiag.service.analyses.diagnoses import DIAGNOSIS, ONLY_DIGEST, databases_apart
 from tb_gpudiag.service.processes.memory_limit import AnalysisLimit
 from tb_gpudiag.trace.files.find import TraceFile, find_traces
 from tests.builder.nsys import export_of
@@ -33,7 +32,7 @@ def database(tmp_path: Path) -> TraceFile:
 
 
 def test_a_database_that_never_ends_is_ended(database: TraceFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(obtain, "MODULE", FAKE_WORKER)
+    monkeypatch.setattr(diagnoses, "MODULE", FAKE_WORKER)
     Path(database.path).write_text("stuck")
     limit = AnalysisLimit(2**40, 1)
     with pytest.raises(LimitReached, match="time limit of 1 s"), limit.watched(database.path):
@@ -43,7 +42,7 @@ def test_a_database_that_never_ends_is_ended(database: TraceFile, monkeypatch: p
 def test_a_process_that_crashes_costs_this_file_only(
     database: TraceFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(obtain, "MODULE", FAKE_WORKER)
+    monkeypatch.setattr(diagnoses, "MODULE", FAKE_WORKER)
     Path(database.path).write_text("crash")
     with pytest.raises(ProcessFailed, match="signal 11"):
         databases_apart(DIAGNOSIS).of_trace(database, _ignored)

@@ -22,11 +22,10 @@ from tb_gpudiag.report.slices.clock_slice import prepare_clock, slice_clock
 from tb_gpudiag.report.slices.slice_table import SLICES
 from tb_gpudiag.service.analyses.task import Pending
 from tb_gpudiag.service.service import Service
-from tb_gpudiag.trace.files.clock_names import MADE
-from tb_gpudiag.trace.step_clocks.clock_lines import read_lines
-from tb_gpudiag.trace.step_clocks.clock_state import ClockRecording
+from tb_gpudiag.trace.files.file_names import MADE
+from tb_gpudiag.trace.step_clocks.clock_state import ClockRecording, read_lines
 from tb_gpudiag.training.clocking import RankClock
-from tb_gpudiag.vocabulary.clock_phases import FULL_LINES, PHASES
+from tb_gpudiag.vocabulary.written import FULL_LINES, PHASES
 from tests.service.helpers import eventually
 from tests.service.test_hangs import HOSTILE, _failed, listed, report_of, serve
 from tests.training.test_step_drift import COLUMNS, INPUT, slowed, steps

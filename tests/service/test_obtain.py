@@ -15,8 +15,15 @@ from tb_gpudiag.digest.digest_files import to_bytes
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import Progress
 from tb_gpudiag.report.wire import from_json, to_json
-from tb_gpudiag.service.analyses.diagnoses import DIAGNOSIS, ONLY_DIGEST, Diagnosis, diagnose_trace
-from tb_gpudiag.service.analyses.obtain import known, obtain, share
+from tb_gpudiag.service.analyses.diagnoses import (
+    DIAGNOSIS,
+    ONLY_DIGEST,
+    Diagnosis,
+    diagnose_trace,
+    known,
+    obtain,
+    share,
+)
 from tb_gpudiag.service.analyses.task import Task
 from tb_gpudiag.service.analyses.worker import analyze
 from tb_gpudiag.service.caches.cache_entry import Unpacked

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tb_gpudiag.digest.building.record_digest import record_digest
+from tb_gpudiag.digest.record_digest import record_digest
 from tb_gpudiag.jobs.history.run_history import histories
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.wire import from_json

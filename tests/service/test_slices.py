@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from tb_gpudiag.errors import CorruptEntry, ProcessFailed, UsageError
+from tb_gpudiag.service import cutter, slices
 from tb_gpudiag.service.analyses.diagnoses import diagnose_trace
 from tb_gpudiag.service.analyses.task import save
+from tb_gpudiag.service.cutter import Cutter
 from tb_gpudiag.service.processes import child
-from tb_gpudiag.service.slices import cutter, slices
-from tb_gpudiag.service.slices.cutter import Cutter
-from tb_gpudiag.service.slices.slices import Question, Slices, SlicesBusy
+from tb_gpudiag.service.slices import Question, Slices, SlicesBusy
 from tests.builder import TraceBuilder
 from tests.service.helpers import eventually, trace_file
 

@@ -17,7 +17,7 @@ from tb_gpudiag.arrays import Int32
 from tb_gpudiag.errors import TraceError
 from tb_gpudiag.trace.events import Trace
 from tb_gpudiag.trace.files.source import Limits
-from tb_gpudiag.trace.kineto import scanned
+from tb_gpudiag.trace.kineto import settle
 from tb_gpudiag.trace.memory import snapshot_tables
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.vocabulary.collective_kinds import BACK_END_MARK
@@ -70,9 +70,9 @@ def read_bytes(content: bytes, *, age_s: float | None = None, limits: Limits | N
 def both_ways(read: Callable[[], Trace]) -> tuple[Trace | TraceError, Trace | TraceError]:
     """Read with the compiled readers, if they are there, and with the plain ones alone."""
     found: list[Trace | TraceError] = []
-    for compiled in (scanned.available(), False):
+    for compiled in (settle.available(), False):
         with (
-            mock.patch.object(scanned, "available", return_value=compiled),
+            mock.patch.object(settle, "available", return_value=compiled),
             mock.patch.object(snapshot_tables, "available", return_value=compiled),
         ):
             try:

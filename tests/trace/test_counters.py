@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tb_gpudiag.arrays import NONE
-from tb_gpudiag.trace import counters
+from tb_gpudiag.trace import trace_parts
 from tb_gpudiag.trace.events import Counter, Trace
 from tests.trace.support import read_bytes
 from tests.with_each import with_each
@@ -141,16 +141,16 @@ def test_far_timestamps_are_skipped() -> None:
 
 
 def test_many_series_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counters, "_MOST_SERIES", 200)
+    monkeypatch.setattr(trace_parts, "_MOST_SERIES", 200)
     often = [count("clock", ts, {"value": ts}) for ts in range(50)]
     trace = read(*often, *(count(f"counter {i}", 1, {f"key {i}": i}) for i in range(1_000)))
-    assert len(trace.counters) == counters.MOST_COUNTERS
+    assert len(trace.counters) == trace_parts.MOST_COUNTERS
     assert trace.counters[0].name == "clock"
     assert "more counters or samples" in trace.notes[-1]
 
 
 def test_many_samples_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counters, "_MOST_SAMPLES", 100)
+    monkeypatch.setattr(trace_parts, "_MOST_SAMPLES", 100)
     trace = read(*(count("clock", i, {"value": i}) for i in range(1_000)))
     assert one(trace).value.tolist() == list(range(100))
     assert "more counters or samples" in trace.notes[-1]

@@ -6,8 +6,8 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-from tb_gpudiag.trace.kept_rows import MOST_DEVICES
 from tb_gpudiag.trace.read import read_trace
+from tb_gpudiag.trace.times import MOST_DEVICES
 from tests.builder import SnapshotBuilder
 from tests.trace.support import document, read_bytes, span
 

@@ -9,7 +9,7 @@ import pytest
 
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.trace.events import Trace
-from tb_gpudiag.trace.gpu_clock import launches
+from tb_gpudiag.trace.times import launches
 from tb_gpudiag.vocabulary.recorded import GPU_WORK_CATEGORIES
 from tests.builder import TraceBuilder
 from tests.report.reports import report_of

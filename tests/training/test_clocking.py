@@ -12,9 +12,7 @@ import pytest
 
 from tb_gpudiag.trace.step_clocks.clock_state import ClockRecording, read_state
 from tb_gpudiag.training.clocking import ClockLines, RankClock
-from tb_gpudiag.vocabulary.clock_phases import (
-    TAGS,
-)
+from tb_gpudiag.vocabulary.written import TAGS
 from tests.training.test_step_drift import COLUMNS, steps
 
 

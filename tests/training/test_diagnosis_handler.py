@@ -21,7 +21,7 @@ import pytest
 import tb_gpudiag
 from tb_gpudiag.service.processes import child
 from tb_gpudiag.trace.files.find import find_traces
-from tb_gpudiag.training import diagnosis_queue
+from tb_gpudiag.training import helper
 from tb_gpudiag.training.helper import NICE, Helper, HelperAnswer
 from tb_gpudiag.training.noting_tensors import NotingTensors
 from tests.patience import HANGS_S
@@ -226,7 +226,7 @@ def test_failures_of_others_do_not_stop_it(
 def test_the_helper_ends_when_it_is_idle_and_starts_again(
     tmp_path: Path, profiler: FakeProfiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(diagnosis_queue, "IDLE_S", 0.05)
+    monkeypatch.setattr(helper, "IDLE_S", 0.05)
     got, others = Diagnosed(), children()
     with handler(tmp_path / "log", on_diagnosis=got) as made:
         for count in (1, 2):
@@ -258,7 +258,7 @@ def test_a_slow_diagnosis_costs_the_oldest_that_wait(
     with handler(tmp_path / "log") as made:
         made(FakeProfiler(b"{}"))
         eventually(lambda: stalled.asked)
-        for _ in range(diagnosis_queue.MOST_WAITING + 3):
+        for _ in range(helper.MOST_WAITING + 3):
             made(FakeProfiler(b"{}"))
         assert made.skipped == 3
         stalled.release.set()

@@ -9,15 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 from tb_gpudiag.training.step_phases import GpuMarks
-from tb_gpudiag.vocabulary.clock_phases import (
-    BACKWARD,
-    FORWARD,
-    GARBAGE,
-    INPUT,
-    OPTIMIZER,
-    OTHER,
-    PHASES,
-)
+from tb_gpudiag.vocabulary.written import BACKWARD, FORWARD, GARBAGE, INPUT, OPTIMIZER, OTHER, PHASES
 
 
 class Event:

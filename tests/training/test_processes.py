@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.service.processes.process_setup import worker_environment
-from tb_gpudiag.training import diagnosis_queue
+from tb_gpudiag.training import helper
 from tests.patience import HANGS_S
 from tests.report.reports import slow_loader
 from tests.service.helpers import children, eventually, is_alive
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 PROGRAM = Path(__file__).with_name("forked_job.py")
 RECORDINGS = 200
-BURST = 8 * diagnosis_queue.MOST_WAITING
+BURST = 8 * helper.MOST_WAITING
 MIB = 1 << 20
 
 

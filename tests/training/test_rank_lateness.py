@@ -13,7 +13,7 @@ from tb_gpudiag.training.slow_steps import (
     RankWatch,
     RecordingOrder,
 )
-from tb_gpudiag.vocabulary.clock_phases import FORWARD, INPUT, PHASES, WAIT
+from tb_gpudiag.vocabulary.written import FORWARD, INPUT, PHASES, WAIT
 
 STEP_MS = 100.0
 

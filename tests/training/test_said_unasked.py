@@ -9,8 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tb_gpudiag.training.diagnosis_queue import log_answer
-from tb_gpudiag.training.helper import HelperAnswer
+from tb_gpudiag.training.helper import HelperAnswer, log_answer
 
 HEALTHY = HelperAnswer(True, "No rule found a problem.")
 FOUND = HelperAnswer(True, "GD101 is one.", found=True)

@@ -23,9 +23,7 @@ from tb_gpudiag.service.processes.process_setup import worker_environment
 from tb_gpudiag.training import clock_sender
 from tb_gpudiag.training.step_clock import StepClock
 from tb_gpudiag.training.step_phases import PhaseSampling, first_with_gradient
-from tb_gpudiag.vocabulary.clock_phases import (
-    PHASES,
-)
+from tb_gpudiag.vocabulary.written import PHASES
 from tests.patience import HANGS_S
 from tests.training.stage import handler
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from tb_gpudiag.training import clock_sender
-from tb_gpudiag.training.diagnosis_queue import DiagnosisQueue
+from tb_gpudiag.training.helper import DiagnosisQueue
 from tb_gpudiag.training.profiled_steps import ProfiledSteps
 from tb_gpudiag.training.step_phases import GpuMarks, PhaseSampling
-from tb_gpudiag.vocabulary.clock_phases import GARBAGE, PHASES
+from tb_gpudiag.vocabulary.written import GARBAGE, PHASES
 from tests.training.stage import handler
 from tests.training.test_gpu_marks import Event, Gpu
 

@@ -16,7 +16,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.compile_reasons import CompileReasons, main_guards
 from tb_gpudiag.report.diagnosis import only_trace, read_facts
 from tb_gpudiag.service.processes.process_setup import worker_environment
-from tb_gpudiag.vocabulary.failed_guards import GuardKind, guard_kind
+from tb_gpudiag.vocabulary.marks import GuardKind, guard_kind
 from tests.patience import HANGS_S
 
 pytestmark = pytest.mark.slow

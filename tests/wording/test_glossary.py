@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tb_gpudiag.wording import glossary
+from tb_gpudiag.wording import vocabulary
 from tb_gpudiag.wording.vocabulary import COLUMNS
 from tests.conftest import REPOSITORY
 from tools.docs.glossary_page import glossary_page
@@ -17,7 +17,7 @@ LONGEST_TOOLTIP = 160
 
 
 def test_a_concept_has_a_paragraph_and_a_tooltip() -> None:
-    for entry in glossary.concepts():
+    for entry in vocabulary.concepts():
         assert re.fullmatch(r"[A-Z].*[.]", entry.text), entry.name
         tooltip = first_sentence(entry.text)
         assert re.fullmatch(r"[A-Z].*[.]", tooltip), entry.name
@@ -26,23 +26,23 @@ def test_a_concept_has_a_paragraph_and_a_tooltip() -> None:
 
 
 def test_what_to_see_also_is_in_the_glossary() -> None:
-    concepts = {entry.name.lower() for entry in glossary.concepts()}
-    for entry in glossary.concepts():
+    concepts = {entry.name.lower() for entry in vocabulary.concepts()}
+    for entry in vocabulary.concepts():
         assert {name.lower() for name in entry.see_also} <= concepts - {entry.name.lower()}, entry.name
 
 
 def test_concepts_are_in_alphabetical_order() -> None:
-    names = [entry.name.lower() for entry in glossary.concepts()]
+    names = [entry.name.lower() for entry in vocabulary.concepts()]
     assert names == sorted(set(names))
 
 
 def test_the_page_about_a_term() -> None:
-    (found,) = [entry for entry in glossary.find("sync") if entry.what == "bottleneck"]
+    (found,) = [entry for entry in vocabulary.find("sync") if entry.what == "bottleneck"]
     assert found.page == (
         "# Synchronization (bottleneck `sync`)\n\n"
         "The host waits for the GPU, and the GPU then waits for new work.\n"
     )
-    (concept,) = glossary.find("GPU span")
+    (concept,) = vocabulary.find("GPU span")
     assert concept.page.endswith("See also: step window.\n")
 
 
@@ -60,7 +60,7 @@ def test_the_page_explains_only_what_is_in_the_glossary() -> None:
     if not views.is_dir():
         pytest.skip("an installed package has no frontend")
     text = "".join(path.read_text(encoding="utf-8") for path in views.rglob("*.tsx"))
-    names = {entry.name.lower() for entry in glossary.concepts()}
+    names = {entry.name.lower() for entry in vocabulary.concepts()}
     about = set(re.findall(r'about="([^"]+)"', text))
     assert about
     assert about <= names

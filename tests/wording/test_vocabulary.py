@@ -15,13 +15,13 @@ from tb_gpudiag.facts.stepping.inferred import StepEvidence
 from tb_gpudiag.facts.waiting.sync_sites import SyncKind
 from tb_gpudiag.jobs.compare.comparison import MEMORY_FIGURES
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.building.time_tables import KINDS as HOST_KINDS
+from tb_gpudiag.report.building.time_messages import KINDS as HOST_KINDS
 from tb_gpudiag.report.slices.timeline_lanes import COLLECTIVE_KIND
 from tb_gpudiag.rules.shared.growth import FloorState
 from tb_gpudiag.rules.shared.lost_time import WindowParts
-from tb_gpudiag.vocabulary.clock_phases import PHASES as CLOCK_PHASES
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.vocabulary.recorded import Category, FileKind
+from tb_gpudiag.vocabulary.written import PHASES as CLOCK_PHASES
 from tb_gpudiag.wording import vocabulary
 from tb_gpudiag.wording.vocabulary import TABLES, Terms, collective, term
 from tests.conftest import REPOSITORY

@@ -14,7 +14,7 @@ from tb_gpudiag.cli.demo import LOG
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.report.diagnosis import only_trace, read_facts
-from tb_gpudiag.report.place_words import short_place
+from tb_gpudiag.report.essentials import short_place
 from tb_gpudiag.report.slices.memory_history import prepare_memory
 from tb_gpudiag.report.slices.memory_slice import slice_memory
 from tb_gpudiag.report.slices.prepared import Prepared

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from importlib import resources
 
-from tb_gpudiag.wording.glossary import QUESTIONS
+from tb_gpudiag.wording.vocabulary import QUESTIONS
 
 _TABLES = resources.files("tb_gpudiag.report.arrow") / "tables.md"
 _PART = re.compile(r"(<!-- (queries|tables) -->\n).*?(\n<!-- end -->)", re.DOTALL)

@@ -9,7 +9,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import Bool, Int32, Int64, UInt8
 from tb_gpudiag.facts.core.intervals import Intervals, coverage, distinct, expand, overlapping
-from tb_gpudiag.vocabulary.labeled_enum import LabeledEnum
+from tb_gpudiag.vocabulary.recorded import LabeledEnum
 
 
 class Cause(LabeledEnum):

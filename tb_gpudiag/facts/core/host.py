@@ -18,7 +18,15 @@ from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary import api_calls, marks, operators, torch_frames
 from tb_gpudiag.vocabulary.frames import Frame, at_line, is_installed, place_frame, stack_place
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, HOST_CATEGORIES, Category
-from tb_gpudiag.vocabulary.task_names import INPUT, LOADER, PROFILER_FRAME, TASK_NAMES, WAITS, WAKES, HostTask
+from tb_gpudiag.vocabulary.torch_frames import (
+    INPUT,
+    LOADER,
+    PROFILER_FRAME,
+    TASK_NAMES,
+    WAITS,
+    WAKES,
+    HostTask,
+)
 
 UNDECIDED = np.uint8(255)
 """Cause of an activity that alone says nothing: the thread may be waiting for another one."""

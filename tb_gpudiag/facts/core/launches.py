@@ -11,7 +11,7 @@ from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events, is_id
-from tb_gpudiag.trace.gpu_clock import launches, with_id
+from tb_gpudiag.trace.times import launches, with_id
 from tb_gpudiag.vocabulary.api_calls import GRAPH_LAUNCH
 from tb_gpudiag.vocabulary.recorded import GPU_WORK_CATEGORIES, Category
 

@@ -9,7 +9,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Int64, UInt8
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.launches import Work
-from tb_gpudiag.vocabulary.labeled_enum import LabeledEnum
+from tb_gpudiag.vocabulary.recorded import LabeledEnum
 
 # Host and GPU clocks differ by up to this much: a wait may seem to return before the work that it waits for
 # ends.

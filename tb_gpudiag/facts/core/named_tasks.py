@@ -11,7 +11,7 @@ from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
 from tb_gpudiag.facts.core.intervals import union
 from tb_gpudiag.vocabulary.frames import own_function
 from tb_gpudiag.vocabulary.recorded import HOST_CATEGORIES, Category
-from tb_gpudiag.vocabulary.task_names import WAITS, HostTask, of_users
+from tb_gpudiag.vocabulary.torch_frames import WAITS, HostTask, of_users
 
 if TYPE_CHECKING:
     from tb_gpudiag.facts.core.threads import Activity, HostTree

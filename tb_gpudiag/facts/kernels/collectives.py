@@ -1,6 +1,5 @@
 """Collectives and point-to-point operations: what each sends, when its rank arrived and when it ended, what
-launched it, and how long each kind was exposed.
-"""
+launched it, and how long each kind was exposed."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.vocabulary.kernel_names import COMBINES, DISPATCHES, collective_kind
 from tb_gpudiag.vocabulary.operators import COLLECTIVE_PARAMETERS, NUMBER_BYTES, number_format
 from tb_gpudiag.vocabulary.recorded import Category
-from tb_gpudiag.vocabulary.task_names import LOADER
+from tb_gpudiag.vocabulary.torch_frames import LOADER
 
 # A layer combines what it has dispatched. Two micro-batches in turn, or sending and receiving by two kernels,
 # put two kernels of a kind in a row: half of them follow one of their own. Both together put four, and three

@@ -27,9 +27,8 @@ from tb_gpudiag.facts.kernels.roofline import Roofline
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.kernel_families import Family
-from tb_gpudiag.vocabulary.labeled_enum import LabeledEnum
 from tb_gpudiag.vocabulary.operators import ATEN
-from tb_gpudiag.vocabulary.recorded import Category
+from tb_gpudiag.vocabulary.recorded import Category, LabeledEnum
 from tb_gpudiag.vocabulary.shaped_operators import MAY_MULTIPLY
 
 # Operators of unknown FLOPs that are named.

@@ -16,7 +16,7 @@ from tb_gpudiag.trace.events import MemoryEvents
 from tb_gpudiag.vocabulary import marks, operators, torch_frames
 from tb_gpudiag.vocabulary.name_matcher import NameMatcher
 from tb_gpudiag.vocabulary.recorded import Category, MemoryAction
-from tb_gpudiag.vocabulary.task_names import LOADER
+from tb_gpudiag.vocabulary.torch_frames import LOADER
 
 # Of these phases, the innermost one decides: a closure runs backward inside the optimizer's step, a hook runs
 # the optimizer inside backward.

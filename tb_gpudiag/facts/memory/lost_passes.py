@@ -13,8 +13,7 @@ from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind
 from tb_gpudiag.facts.memory.phase import Phase, in_engine
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame, innermost_place
-from tb_gpudiag.vocabulary.task_names import EVALUATES
-from tb_gpudiag.vocabulary.torch_frames import outermost_caller
+from tb_gpudiag.vocabulary.torch_frames import EVALUATES, outermost_caller
 
 FEWEST_PASSES = 3
 """One pass at a new line may be a step's, and a second one its other half, unless a function says that it

@@ -13,7 +13,7 @@ from tb_gpudiag.arrays import Int64
 from tb_gpudiag.facts.memory.noted_history import History
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame, parse_frame, place_frame
-from tb_gpudiag.vocabulary.noted import MOST_NODES, NODES_PER_STEP
+from tb_gpudiag.vocabulary.written import MOST_NODES, NODES_PER_STEP
 
 
 @dataclass(frozen=True)

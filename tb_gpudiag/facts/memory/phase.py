@@ -8,7 +8,7 @@ from enum import IntEnum
 import numpy as np
 
 from tb_gpudiag.arrays import Bool
-from tb_gpudiag.trace.memory.snapshot_stacks import FRAMES_LIMIT
+from tb_gpudiag.vocabulary.recorded import FRAMES_OF_STACK
 from tb_gpudiag.vocabulary.torch_frames import THREAD_ROOT
 
 
@@ -32,5 +32,5 @@ def in_engine(stacks: Sequence[str]) -> Bool:
     """Mask of the stacks of threads that autograd's engine started, as far as others show where Python's own
     threads begin."""
     whole = np.array([THREAD_ROOT.search(stack) is not None for stack in stacks], np.bool_)
-    cut = np.array([stack.count("\n") + 1 >= FRAMES_LIMIT for stack in stacks], np.bool_)
+    cut = np.array([stack.count("\n") + 1 >= FRAMES_OF_STACK for stack in stacks], np.bool_)
     return ~whole & ~cut & whole.any()

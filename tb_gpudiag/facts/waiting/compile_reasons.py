@@ -16,8 +16,7 @@ from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.waiting.compilation import CompiledFunction
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.compile_log.log import CompileLog, FailedGuard, LoggedBreak, LoggedCompilation
-from tb_gpudiag.vocabulary.failed_guards import without_numbers
-from tb_gpudiag.vocabulary.marks import COMPILED_GRAPH, COMPILED_REGION, RESUMED_FUNCTION
+from tb_gpudiag.vocabulary.marks import COMPILED_GRAPH, COMPILED_REGION, RESUMED_FUNCTION, with_any_figures
 
 __all__ = [
     "CompileLog",
@@ -115,7 +114,7 @@ def main_guards(
     for compilation in compilations:
         failed: dict[str, FailedGuard] = {}
         for guard in compilation.guards:
-            failed.setdefault(without_numbers(guard.text), guard)
+            failed.setdefault(with_any_figures(guard.text), guard)
         before = known.setdefault(compilation.id.rpartition("/")[0], set())
         result[compilation] = [failed[text] for text in sorted(failed, key=before.__contains__)]
         before.update(failed)

@@ -12,7 +12,7 @@ from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary import operators
 from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED
 from tb_gpudiag.vocabulary.recorded import Category
-from tb_gpudiag.vocabulary.task_names import TASK_NAMES, HostTask
+from tb_gpudiag.vocabulary.torch_frames import TASK_NAMES, HostTask
 
 # On an H200, cuDNN's attention takes the host up to 0.6 ms with a plan, and 20 to 32 ms without one.
 _LEAST_PLANNING_NS = 5_000_000

@@ -10,7 +10,7 @@ from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary import api_calls, engines, kernel_names, marks, operators, torch_frames
 from tb_gpudiag.vocabulary.recorded import GPU_WORK_CATEGORIES, Category
-from tb_gpudiag.vocabulary.task_names import LOADER
+from tb_gpudiag.vocabulary.torch_frames import LOADER
 
 
 @dataclass(frozen=True)

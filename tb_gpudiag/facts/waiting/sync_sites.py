@@ -13,8 +13,7 @@ from tb_gpudiag.facts.core.matching import match_some
 from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary import api_calls, operators, torch_frames
-from tb_gpudiag.vocabulary.labeled_enum import LabeledEnum
-from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
+from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category, LabeledEnum
 
 
 class SyncKind(LabeledEnum):

@@ -8,7 +8,7 @@ from typing import Final
 
 from tb_gpudiag.digest.digest import PATH_SEPARATOR, REST
 from tb_gpudiag.jobs.compare.promise import promised_range
-from tb_gpudiag.jobs.part_words import part_term, signed_ns
+from tb_gpudiag.jobs.step_parts import part_term, signed_ns
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.document import (
     Column,

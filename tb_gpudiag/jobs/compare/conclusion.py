@@ -7,12 +7,17 @@ from collections.abc import Sequence
 from typing import Final
 
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.jobs.compare.difference import Difference
-from tb_gpudiag.jobs.compare.held import is_of_memory, memory_sentence
-from tb_gpudiag.jobs.compare.noise import SAME_WITHIN, Noise, more_calls, noise_between
+from tb_gpudiag.jobs.compare.noise import SAME_WITHIN, Difference, Noise, more_calls, noise_between
 from tb_gpudiag.jobs.compare.side import Side
-from tb_gpudiag.jobs.compare.work import Scaling, Shapes, hides_kernels, in_graphs
-from tb_gpudiag.jobs.part_words import change_of_part, signed_ns
+from tb_gpudiag.jobs.compare.work import (
+    Scaling,
+    Shapes,
+    hides_kernels,
+    in_graphs,
+    is_of_memory,
+    memory_sentence,
+)
+from tb_gpudiag.jobs.step_parts import change_of_part, signed_ns
 from tb_gpudiag.wording.format import count, figures, in_quotes, one_line, share, time_ns
 from tb_gpudiag.wording.good_recording import RECORDERS
 

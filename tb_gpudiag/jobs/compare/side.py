@@ -14,8 +14,8 @@ from tb_gpudiag.arrays import Float64, Int64
 from tb_gpudiag.digest.digest import WORK, Digest, numbers, texts, time_parts
 from tb_gpudiag.errors import NothingToRead, UsageError
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.jobs.part_words import OTHER
 from tb_gpudiag.jobs.ranks.members import find_sets
+from tb_gpudiag.jobs.step_parts import OTHER
 from tb_gpudiag.step_time import step_time
 
 

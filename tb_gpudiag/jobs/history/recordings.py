@@ -13,7 +13,7 @@ from tb_gpudiag.digest.digest import Digest, MemoryPeaks
 from tb_gpudiag.facts.memory.floor import MOST_FLOORS, evenly, theil_sen
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.compare.side import Side, floors
-from tb_gpudiag.jobs.topics import ids_of
+from tb_gpudiag.jobs.step_parts import ids_of
 from tb_gpudiag.step_time import StepTime, step_time
 
 # Clocks that were never set count from 1970, or from when the machine started.

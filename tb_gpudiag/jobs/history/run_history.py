@@ -20,7 +20,7 @@ from tb_gpudiag.jobs.history.recordings import (
     find_series,
     is_cpu,
 )
-from tb_gpudiag.jobs.part_words import change_of_part, part_noun
+from tb_gpudiag.jobs.step_parts import change_of_part, part_noun
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.essentials import without_hints
 from tb_gpudiag.wording.format import count, figures, in_quotes, one_line, share, size_bytes, time_ns, time_us

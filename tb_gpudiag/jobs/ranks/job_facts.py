@@ -26,7 +26,7 @@ from tb_gpudiag.jobs.ranks.pipeline import pipeline_of
 from tb_gpudiag.jobs.ranks.waits import LateCauses, starts_of, waits_of
 from tb_gpudiag.jobs.replay.job_replay import UNCHANGED, JobChange, JobReplay, JobSlowdown, slowdown_of
 from tb_gpudiag.jobs.replay.job_work import job_work
-from tb_gpudiag.jobs.topics import ids_of
+from tb_gpudiag.jobs.step_parts import ids_of
 from tb_gpudiag.vocabulary.recorded import Recorder
 
 # For simulated jobs, a replay with nothing changed gives the recorded steps within 1%. If it misses them by

@@ -25,11 +25,11 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool, Float64, Int64
 from tb_gpudiag.digest.digest import Digest, numbers, per_cause, texts
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.jobs.part_words import OTHER
 from tb_gpudiag.jobs.ranks.channels import RECEIVE
 from tb_gpudiag.jobs.ranks.clocks import Clocks
 from tb_gpudiag.jobs.ranks.operations import COMPUTING, IN_COLLECTIVE, RankOperations
 from tb_gpudiag.jobs.ranks.waits import Waits
+from tb_gpudiag.jobs.step_parts import OTHER
 
 # The host waits for the GPU or for another rank. In a replay, it can wait for a shorter time.
 _BLOCKED: Final = ("sync", IN_COLLECTIVE)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from tb_gpudiag.jobs.part_words import part_noun
 from tb_gpudiag.jobs.rules.job_words import LATE_RECORDING, collective_text
+from tb_gpudiag.jobs.step_parts import part_noun
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.essentials import urgency
-from tb_gpudiag.report.place_words import full_place
+from tb_gpudiag.report.essentials import full_place, urgency
 from tb_gpudiag.report.views.compose import any_rule, report_view
 from tb_gpudiag.report.views.compose import heading as trace_name
 from tb_gpudiag.report.views.compose import limiter as trace_limiter
@@ -28,7 +27,7 @@ from tb_gpudiag.report.views.document import (
     table_of,
     tables,
 )
-from tb_gpudiag.report.views.sections.finding_sections import clear, findings, unchecked
+from tb_gpudiag.report.views.finding_sections import clear, findings, unchecked
 from tb_gpudiag.report.wire import GENERATOR
 from tb_gpudiag.vocabulary.marks import kind_of_steps
 from tb_gpudiag.wording.format import count, numbers_text, share, time_us

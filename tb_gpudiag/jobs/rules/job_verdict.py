@@ -16,7 +16,7 @@ from tb_gpudiag.jobs.rules.job_registry import ABOUT_LATE_RANKS
 from tb_gpudiag.jobs.rules.job_words import GROUPS_UNKNOWN, capitalized
 from tb_gpudiag.jobs.rules.rank_findings import SharedFinding
 from tb_gpudiag.jobs.rules.uneven_ranks import find_uneven, slowdown_found, slowdown_shown
-from tb_gpudiag.jobs.topics import ids_of
+from tb_gpudiag.jobs.step_parts import ids_of
 from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.outcome import RuleFinding
 from tb_gpudiag.rules.shared.lost_time import CLEAR_LEAD, computing_limits

@@ -11,7 +11,7 @@ from tb_gpudiag.arrays import Int64
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.rules.job_words import culprits_text, place_of
-from tb_gpudiag.jobs.topics import ids_of
+from tb_gpudiag.jobs.step_parts import ids_of
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.finding_messages import Whole, put_saving
 from tb_gpudiag.rules.answer import Fix, Place

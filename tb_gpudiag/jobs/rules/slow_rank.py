@@ -23,7 +23,7 @@ from tb_gpudiag.jobs.rules.rank_findings import (
     places_of,
 )
 from tb_gpudiag.jobs.rules.uneven_ranks import LEAST_STEPS, SLOWER, Uneven, find_uneven
-from tb_gpudiag.jobs.topics import ids_of
+from tb_gpudiag.jobs.step_parts import ids_of
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving, Severity
 from tb_gpudiag.rules.rule import fix_code

@@ -17,7 +17,7 @@ from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.own_time import OwnTime
 from tb_gpudiag.jobs.replay.job_replay import JobSlowdown
-from tb_gpudiag.jobs.topics import ids_of
+from tb_gpudiag.jobs.step_parts import ids_of
 from tb_gpudiag.vocabulary import levels
 
 # Below this, a fix is hardly noticed. Over several steps, ranks of healthy jobs, simulated and real, differ

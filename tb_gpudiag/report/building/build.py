@@ -29,17 +29,15 @@ from tb_gpudiag.report.building.headline_messages import (
 )
 from tb_gpudiag.report.building.memory_messages import memory_messages
 from tb_gpudiag.report.building.time_messages import (
-    device_message,
-    hotspot_messages,
-    inferred_message,
-    step_messages,
-    step_time_message,
-)
-from tb_gpudiag.report.building.time_tables import (
     collective_table,
+    device_message,
     family_table,
     host_table,
+    hotspot_messages,
+    inferred_message,
     module_table,
+    step_messages,
+    step_time_message,
     sync_table,
 )
 from tb_gpudiag.report.building.trace_message import counter_messages, recording_cost_message, trace_message

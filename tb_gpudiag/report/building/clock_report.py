@@ -10,14 +10,21 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Float64
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.clock_words import clock_verdict, drift_text
-from tb_gpudiag.report.building.file_name import report_on_file
+from tb_gpudiag.report.building.trace_message import report_on_file
 from tb_gpudiag.report.slices.clock_slice import prepare_clock
 from tb_gpudiag.report.slices.prepared import Prepared
 from tb_gpudiag.trace.files.file_names import worker_and_span
 from tb_gpudiag.trace.files.find import TraceFile
-from tb_gpudiag.trace.step_clocks.clock_lines import FIRST_PHASE, TOTAL, StepLines, read_lines
-from tb_gpudiag.trace.step_clocks.clock_state import ClockState, RankSteps, read_state
-from tb_gpudiag.vocabulary.clock_phases import PHASES
+from tb_gpudiag.trace.step_clocks.clock_state import (
+    FIRST_PHASE,
+    TOTAL,
+    ClockState,
+    RankSteps,
+    StepLines,
+    read_lines,
+    read_state,
+)
+from tb_gpudiag.vocabulary.written import PHASES
 from tb_gpudiag.wording.format import count, one_line
 
 _MOST_RANKS: Final = 1_024

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tb_gpudiag.trace.step_clocks.clock_state import COMPARED_BLOCKS, RankSteps
-from tb_gpudiag.vocabulary.clock_phases import PHASES
+from tb_gpudiag.vocabulary.written import PHASES
 from tb_gpudiag.wording.format import figures, share
 from tb_gpudiag.wording.vocabulary import CLOCK_PHASES
 

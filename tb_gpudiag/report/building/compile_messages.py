@@ -19,7 +19,7 @@ from tb_gpudiag.facts.waiting.compile_reasons import (
 )
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import UINT32_MAX, Cell, place, table_message
-from tb_gpudiag.report.place_words import code_place
+from tb_gpudiag.report.essentials import code_place
 from tb_gpudiag.rules.answer import Place
 from tb_gpudiag.rules.shared.compile_causes import said
 from tb_gpudiag.trace.events import Events

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from tb_gpudiag.errors import GpudiagError
 from tb_gpudiag.facts.hanging.who_waits import Hang, HangReason, find_hang
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.building.file_name import report_on_file
+from tb_gpudiag.report.building.trace_message import report_on_file
 from tb_gpudiag.trace.files.find import TraceFile
 from tb_gpudiag.trace.flight_recorder.read_dump import FlightDump, Guard, Operation, read_dumps, unguarded
 from tb_gpudiag.vocabulary.collective_kinds import operation as operation_of

@@ -1,4 +1,5 @@
-"""The trace: its file, notes from reading it, what recording it cost, and the counters in it."""
+"""The trace: what it is called, notes from reading it, what recording it cost, and the counters in it; and
+reports on files that are no trace."""
 
 from __future__ import annotations
 
@@ -6,20 +7,51 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from google.protobuf.message import Message
 
 from tb_gpudiag.arrays import NONE
+from tb_gpudiag.errors import without_url_secrets
 from tb_gpudiag.facts.core.intervals import Intervals, Window
 from tb_gpudiag.facts.core.recording import Recorded
 from tb_gpudiag.facts.waiting.overhead import LEAST, MOST, RecorderCost
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.building.file_name import name_file
 from tb_gpudiag.report.building.time_messages import STEPS_LIMIT
 from tb_gpudiag.report.building.units import UINT32_MAX, message_of, us
+from tb_gpudiag.report.wire import GENERATOR, SCHEMA_VERSION
 from tb_gpudiag.rules.recording.secrets_recorded import at_least
 from tb_gpudiag.trace.events import Counter, Trace
 from tb_gpudiag.trace.files.find import TraceFile
+from tb_gpudiag.vocabulary.patterns import lazy_re
 from tb_gpudiag.wording.format import one_line
 from tb_gpudiag.wording.vocabulary import left_out
+
+PATH_LIMIT = 4_000
+
+_HOST_AND_PID = lazy_re(r"(.+)_\d+")
+
+
+def name_file(message: pb.TraceInfo, file: TraceFile) -> None:
+    """Set what the file's path says of the trace."""
+    host = _HOST_AND_PID.fullmatch(file.worker)
+    message.run = one_line(file.run)
+    message.worker = one_line(file.worker)
+    message.span = one_line(file.span)
+    message.path = one_line(without_url_secrets(file.path), PATH_LIMIT)
+    message.host = one_line(host[1]) if host else ""
+
+
+def report_on_file(file: TraceFile, verdict: pb.Verdict, **found: Message) -> pb.Report:
+    """Make the report on dumps or step clocks, which has what was found and nothing else."""
+    report = pb.Report(
+        schema_version=SCHEMA_VERSION,
+        generator=GENERATOR,
+        trace=pb.TraceInfo(kind=file.kind, rank=NONE),
+        verdict=verdict,
+        **found,  # type: ignore[arg-type]
+    )
+    name_file(report.trace, file)
+    return report
+
 
 NOTES_LIMIT = 50
 

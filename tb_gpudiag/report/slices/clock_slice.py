@@ -15,8 +15,8 @@ from tb_gpudiag.arrays import Float64, Int64
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.prepared import Prepared, joined, pack_meta, read_meta
-from tb_gpudiag.trace.step_clocks.clock_lines import FIRST_PHASE, TOTAL, StepLines
-from tb_gpudiag.vocabulary.clock_phases import PHASES
+from tb_gpudiag.trace.step_clocks.clock_state import FIRST_PHASE, TOTAL, StepLines
+from tb_gpudiag.vocabulary.written import PHASES
 
 _US: Final = 1e3  # per ms
 _NAMES: Final = (*PHASES, "core")

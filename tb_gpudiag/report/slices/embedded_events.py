@@ -22,8 +22,7 @@ from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8, mask_of
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.links import LinkKind
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.report.slices.curves import unpack
-from tb_gpudiag.report.slices.prepared import FAR_NS, NS_PER_US, Prepared
+from tb_gpudiag.report.slices.prepared import FAR_NS, NS_PER_US, Prepared, unpack
 from tb_gpudiag.report.slices.slice_table import MOST_MATCHES
 from tb_gpudiag.report.slices.timeline_chains import MOST_FRAMES
 from tb_gpudiag.report.slices.timeline_events import DECIMALS, MOST_CALLS, MOST_LINKS, NUMBERS

@@ -18,8 +18,16 @@ from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.floor_table import site_keys
 from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.report.slices.curves import Pyramid, build_pyramid, pack
-from tb_gpudiag.report.slices.prepared import Prepared, TextTable, joined, pack_meta, read_meta
+from tb_gpudiag.report.slices.prepared import (
+    Prepared,
+    Pyramid,
+    TextTable,
+    build_pyramid,
+    joined,
+    pack,
+    pack_meta,
+    read_meta,
+)
 from tb_gpudiag.vocabulary.frames import LineKind
 
 # Distinct pairs of operator and line, most bytes first. All others share a group without a name. A large

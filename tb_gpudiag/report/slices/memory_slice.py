@@ -22,18 +22,20 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.memory_kinds import KINDS
 from tb_gpudiag.facts.operators.call_tree import MergedTree, merge
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.slices.curves import Pyramid, slice_curve, unpack
 from tb_gpudiag.report.slices.memory_history import NEVER_NS, memory_of
 from tb_gpudiag.report.slices.prepared import (
     NS_PER_US,
     Prepared,
+    Pyramid,
     Span,
     TextTable,
     curve_message,
     heaviest_nodes,
     requested_span,
+    slice_curve,
     step_marks,
     text_at,
+    unpack,
 )
 from tb_gpudiag.vocabulary.frames import LineKind
 from tb_gpudiag.vocabulary.marks import merged_name

@@ -1,6 +1,6 @@
 """The timeline: prepared once as arrays that can be kept on disk, then cut into slices for a screen.
 
-A slice costs the same however large the trace is: see timeline_levels.py and curves.py.
+A slice costs the same however large the trace is: see timeline_levels.py and prepared.py.
 """
 
 from __future__ import annotations
@@ -14,18 +14,21 @@ import numpy.typing as npt
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.slices.curves import POINTS_PER_PIXEL, pack, slice_curve, unpack
 from tb_gpudiag.report.slices.prepared import (
     NS_PER_US,
+    POINTS_PER_PIXEL,
     Prepared,
     Span,
     TextTable,
     curve_message,
+    pack,
     pack_meta,
     read_meta,
     requested_span,
+    slice_curve,
     step_marks,
     text_at,
+    unpack,
 )
 from tb_gpudiag.report.slices.timeline_chains import prepare_chains
 from tb_gpudiag.report.slices.timeline_events import prepare_events

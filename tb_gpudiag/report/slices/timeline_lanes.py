@@ -21,8 +21,7 @@ from tb_gpudiag.facts.core.intervals import expand
 from tb_gpudiag.facts.core.queue_depth import Queue
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.slices.curves import Pyramid, build_pyramid
-from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared, read_meta, text_at
+from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared, Pyramid, build_pyramid, read_meta, text_at
 from tb_gpudiag.report.slices.timeline_levels import Boxes, Levels, segment_ranges
 from tb_gpudiag.trace.events import Counter, Events
 from tb_gpudiag.vocabulary.recorded import Category

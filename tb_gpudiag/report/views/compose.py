@@ -7,27 +7,18 @@ from typing import Final
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.document import Column, Document, Kind, ReportView, Section, lines, table, tables
-from tb_gpudiag.report.views.sections.finding_sections import (
-    better_recording,
-    clear,
-    defects,
-    findings,
-    notes,
-    plan,
-)
-from tb_gpudiag.report.views.sections.memory_sections import (
-    growing_sites,
-    memory_summary,
-    partly_free_segments,
-    peak_owners,
-)
-from tb_gpudiag.report.views.sections.time_sections import (
+from tb_gpudiag.report.views.figure_sections import (
     accounts,
     compile_log,
+    growing_sites,
     inferred_steps,
     launch_hotspots,
+    memory_summary,
+    partly_free_segments,
     peak,
+    peak_owners,
 )
+from tb_gpudiag.report.views.finding_sections import better_recording, clear, defects, findings, notes, plan
 from tb_gpudiag.vocabulary.frames import Frame, LineKind
 from tb_gpudiag.wording.format import count, share, time_us
 from tb_gpudiag.wording.vocabulary import (

@@ -48,7 +48,7 @@ from tb_gpudiag.rules.shared.lost_time import (
     unseen,
 )
 from tb_gpudiag.vocabulary import levels
-from tb_gpudiag.vocabulary.task_names import HostTask
+from tb_gpudiag.vocabulary.torch_frames import HostTask
 from tb_gpudiag.wording.format import in_quotes, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, per_step
 

@@ -31,8 +31,7 @@ from tb_gpudiag.rules.shared.host_task_fixes import (
 )
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, host_time, lost_time, places
 from tb_gpudiag.vocabulary import levels
-from tb_gpudiag.vocabulary.task_names import HostTask
-from tb_gpudiag.vocabulary.torch_frames import MULTI_PROCESS_ITERATOR, SINGLE_PROCESS_ITERATOR
+from tb_gpudiag.vocabulary.torch_frames import MULTI_PROCESS_ITERATOR, SINGLE_PROCESS_ITERATOR, HostTask
 from tb_gpudiag.wording.quantity import duration, number
 
 CODE = fix_code(__name__)

@@ -36,7 +36,7 @@ from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, host_task_f
 from tb_gpudiag.rules.shared.lost_time import MOSTLY_UNSEEN, NO_DEVICE, Lost, lost_time, places, unseen
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.frames import parse_frame
-from tb_gpudiag.vocabulary.task_names import HostTask
+from tb_gpudiag.vocabulary.torch_frames import HostTask
 from tb_gpudiag.wording.format import count, in_quotes, ordinal, time_ns
 from tb_gpudiag.wording.quantity import Quantity, duration, number, ratio
 from tb_gpudiag.wording.vocabulary import CAUSES

@@ -17,7 +17,7 @@ from tb_gpudiag.rules.shared.cpu_job import in_overhead
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.rules.shared.lost_time import lost_time, places
 from tb_gpudiag.vocabulary import levels
-from tb_gpudiag.vocabulary.task_names import HostTask
+from tb_gpudiag.vocabulary.torch_frames import HostTask
 from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import number, per_step
 

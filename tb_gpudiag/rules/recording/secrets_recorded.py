@@ -6,7 +6,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.trace.credentials.removing import MOST_COUNTED
-from tb_gpudiag.vocabulary.credential_names import Name, kind_of_name
+from tb_gpudiag.vocabulary.credential_forms import Name, kind_of_name
 from tb_gpudiag.vocabulary.recorded import Credential
 from tb_gpudiag.wording.format import in_quotes, size_bytes
 from tb_gpudiag.wording.quantity import number

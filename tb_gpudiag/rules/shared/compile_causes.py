@@ -17,8 +17,7 @@ from tb_gpudiag.facts.waiting.compile_reasons import (
 )
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.answer import Evidence, Fix
-from tb_gpudiag.vocabulary.failed_guards import GuardKind, guard_kind
-from tb_gpudiag.vocabulary.marks import resumed_name
+from tb_gpudiag.vocabulary.marks import GuardKind, guard_kind, resumed_name
 from tb_gpudiag.wording.format import in_quotes, one_line
 from tb_gpudiag.wording.quantity import Quantity, duration, number
 

@@ -12,7 +12,7 @@ from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, waits_sente
 from tb_gpudiag.rules.shared.lost_time import CLEAR_LEAD, LIMITER_SHARE, MOSTLY_UNSEEN, Lost
 from tb_gpudiag.rules.shared.odd_recordings import first_run_sentence, no_gpu_sentence
 from tb_gpudiag.rules.shared.verdict_sentences import BESIDES_COMPUTING, FOR_ENGINE, NO_REQUESTS
-from tb_gpudiag.vocabulary.task_names import HostTask
+from tb_gpudiag.vocabulary.torch_frames import HostTask
 from tb_gpudiag.wording.format import share
 
 

@@ -1,6 +1,5 @@
 """Names and fixes of host tasks, such as logging and garbage collection, for the rules that find them; what
-the main thread waits for in one call, and what the thread that ends the wait does meanwhile.
-"""
+the main thread waits for in one call, and what the thread that ends the wait does meanwhile."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from tb_gpudiag.rules.answer import Evidence, Fix, Place
 from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.rules.shared.lost_time import Lost, lost_time, places
 from tb_gpudiag.vocabulary.frames import Frame
-from tb_gpudiag.vocabulary.task_names import HostTask
+from tb_gpudiag.vocabulary.torch_frames import HostTask
 from tb_gpudiag.wording.format import count, share, time_ns
 
 _CODE = fix_code("tb_gpudiag.rules.idle.host_bound")

@@ -1,7 +1,6 @@
 """Lost time: select stretches of idle time by cause, and find the code they belong to; what a step window
 consists of, for the verdict: work, and idle time by what limits it; and from which share on a part limits a
-job.
-"""
+job."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.answer import Place, Range, Removable, place_at
 from tb_gpudiag.rules.rule import NOTHING_CLAIMED, Claimed
 from tb_gpudiag.vocabulary import levels
-from tb_gpudiag.vocabulary.task_names import HostTask
+from tb_gpudiag.vocabulary.torch_frames import HostTask
 from tb_gpudiag.wording.format import share
 
 if TYPE_CHECKING:

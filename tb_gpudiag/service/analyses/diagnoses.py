@@ -1,12 +1,21 @@
-"""Results of one trace: as objects, and as the cache entry that every process and user reads."""
+"""Results of one trace: as objects, and as the cache entry that every process and user reads; and how
+everyone obtains one: from the store of results, or else by analyzing the trace.
+
+Only a process that can open the trace gets a result, and only if it is the same trace that was analyzed.
+A command reads databases in a process of its own: SQLite runs for as long as a database makes it run, and
+only its process can be ended.
+"""
 
 from __future__ import annotations
 
 import gzip
+import os
+import tempfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import numpy as np
@@ -16,16 +25,21 @@ from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.digest.digest_files import from_bytes, to_bytes
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.building.file_name import name_file
+from tb_gpudiag.report.building.trace_message import name_file
 from tb_gpudiag.report.wire import from_json, to_json
-from tb_gpudiag.service.analyses.task import DIGEST, EntryContent
-from tb_gpudiag.service.caches.cache_entry import Unpacked
+from tb_gpudiag.service.analyses.task import DIGEST, EntryContent, Task
+from tb_gpudiag.service.caches.cache_entry import Unpacked, unpack, write_to
+from tb_gpudiag.service.caches.claims import claim_of, content_key, fingerprint, known_or_claimed
+from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.index.run_rows import run_row
-from tb_gpudiag.trace.files.find import TraceFile
+from tb_gpudiag.service.processes.gate import ask_apart
+from tb_gpudiag.service.settings import command_memory_limit_bytes
+from tb_gpudiag.trace.files.find import TraceFile, may_be_database
 
 if TYPE_CHECKING:
     from tb_gpudiag.facts.facts import Facts
     from tb_gpudiag.report.diagnosis import Progress
+
 
 # What reads traces takes a while to import: whoever finds all results does without.
 
@@ -112,7 +126,7 @@ def diagnose_trace(file: TraceFile, progress: Progress | None = None) -> Diagnos
         return _diagnose_dumps(file)
     if file.kind == "clock":
         return _diagnose_clocks(file)
-    from tb_gpudiag.digest.building.build_digest import build_digest
+    from tb_gpudiag.digest.build_digest import build_digest
     from tb_gpudiag.report.building.build import build_report
     from tb_gpudiag.report.diagnosis import read_facts
 
@@ -127,7 +141,7 @@ def diagnose_trace(file: TraceFile, progress: Progress | None = None) -> Diagnos
 
 
 def _diagnose_dumps(file: TraceFile) -> Diagnosis:
-    from tb_gpudiag.digest.building.record_digest import record_digest
+    from tb_gpudiag.digest.record_digest import record_digest
     from tb_gpudiag.report.building.hang_report import report_on_dumps
     from tb_gpudiag.service.analyses.hangs import hang_at
 
@@ -140,7 +154,7 @@ def _diagnose_dumps(file: TraceFile) -> Diagnosis:
 
 
 def _diagnose_clocks(file: TraceFile) -> Diagnosis:
-    from tb_gpudiag.digest.building.record_digest import record_digest
+    from tb_gpudiag.digest.record_digest import record_digest
     from tb_gpudiag.report.building.clock_report import report_on_clocks
 
     report, arrays = report_on_clocks(file)
@@ -161,7 +175,7 @@ def _digest_trace(file: TraceFile, progress: Progress) -> AnalyzedTrace:
 def _only_digest(file: TraceFile, progress: Progress) -> tuple[Digest, bool]:
     """Return the digest of a trace, without the parts of its report that no digest has, and whether it is
     final."""
-    from tb_gpudiag.digest.building.build_digest import build_digest
+    from tb_gpudiag.digest.build_digest import build_digest
     from tb_gpudiag.report.building.build import build_essentials
     from tb_gpudiag.report.diagnosis import read_facts
 
@@ -231,3 +245,98 @@ def _unzipped(content: bytes) -> bytes:
     if not unpacker.eof:
         raise ValueError("too large, or cut off")
     return unpacked
+
+
+def obtain(
+    file: TraceFile,
+    kind: ResultKind[R],
+    shared: SharedCache | None,
+    progress: Progress = lambda share, stage: None,
+    *,
+    share_later: bool = False,
+) -> R:
+    """Return the result of a trace.
+
+    shared: the store; None if there is none.
+    share_later: the caller puts the result into the store.
+    Raises TraceError: the file cannot be read.
+    """
+    claim = claim_of(kind.name, file, shared)
+    found = known_or_claimed(partial(known, file, kind, shared), claim, progress)
+    if found is not None:
+        return found
+    to_share = False
+    try:
+        marks = _marks(file, kind) if shared is not None else {}
+        found = kind.of_trace(file, progress)
+        if marks and found.is_final and _marks(file, kind) == marks:  # the trace has not changed meanwhile
+            found = replace(found, marks=marks)
+            to_share = shared is not None
+        if shared is not None and to_share and not share_later:
+            share(found, file, shared)
+        return found
+    finally:
+        if claim is not None and not (to_share and share_later):
+            claim.release()
+
+
+def known(file: TraceFile, kind: ResultKind[R], shared: SharedCache | None) -> R | None:
+    """Return the result of this trace that is in the store; None if there is none."""
+    for entry, origin in _entries(file, kind, shared):
+        try:
+            return kind.of_entry(entry, file, origin)
+        except Exception:  # whatever is in the entry: the trace is analyzed instead
+            continue
+    return None
+
+
+def share(result: AnalyzedTrace, file: TraceFile, shared: SharedCache) -> None:
+    """Put a marked result into the store: whole into a team's, without the page's arrays into the user's."""
+    if not result.marks:
+        return
+    if shared.is_own and isinstance(result, Diagnosis):
+        marks = {**result.marks, "key": content_key(REPORT.name, file)}
+        result = replace(without_page(result), marks=marks)
+    content, arrays, summary = result.entry
+    shared.put(summary["key"], lambda out: write_to(out, content, arrays, summary))
+
+
+def _marks(file: TraceFile, kind: ResultKind[R]) -> dict[str, str]:
+    """Return how others recognize the result of this trace, as it is now; nothing if they cannot."""
+    key = content_key(kind.name, file)
+    mark = fingerprint(file) if key else ""
+    return {"key": key, "trace": mark} if mark else {}
+
+
+def _entries(
+    file: TraceFile, kind: ResultKind[R], shared: SharedCache | None
+) -> Iterator[tuple[Unpacked, str]]:
+    """Yield entries of this trace, each with its origin; "" for one of this user's own store."""
+    if shared is None or not content_key("", file):
+        return
+    mark = fingerprint(file)
+    for name in kind.found_in:
+        entry = shared.find(content_key(name, file), mark)
+        if entry is not None:
+            yield entry[0], "" if shared.is_own else f"{entry[1]} (shared cache)"
+
+
+MODULE: Final = "tb_gpudiag.service.analyses.worker"
+
+
+def databases_apart(kind: ResultKind[R]) -> ResultKind[R]:
+    """Return a kind of result, for which databases are analyzed in a process of their own."""
+    return replace(kind, of_trace=partial(_analyze, kind))
+
+
+def _analyze(kind: ResultKind[R], file: TraceFile, progress: Progress) -> R:
+    if not may_be_database(file):
+        return kind.of_trace(file, progress)
+    with tempfile.TemporaryDirectory(prefix="gpudiag-") as folder:
+        draft = Path(folder, "result")
+        # The process runs in another directory.
+        there = replace(file, path=os.path.abspath(file.path) if os.path.exists(file.path) else file.path)
+        task = Task(there, kind.name, drafts=(str(draft),), memory_limit_bytes=command_memory_limit_bytes())
+        ask_apart(MODULE, task.request() | {"where": file.path}, progress)
+        with open(draft, "rb") as content:
+            return kind.of_entry(unpack(content, draft), file, "")

@@ -19,8 +19,14 @@ from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.digest.digest_files import SUFFIX, find_digests, from_bytes, read_digest
 from tb_gpudiag.errors import Defect, GpudiagError, LinksNotFollowed, ProcessFailed, is_out_of_memory
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.service.analyses.diagnoses import ONLY_DIGEST, AnalyzedTrace, ResultKind
-from tb_gpudiag.service.analyses.obtain import databases_apart, known, obtain
+from tb_gpudiag.service.analyses.diagnoses import (
+    ONLY_DIGEST,
+    AnalyzedTrace,
+    ResultKind,
+    databases_apart,
+    known,
+    obtain,
+)
 from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.processes.child import Child, ChildEnded, ChildMessage
 from tb_gpudiag.service.processes.gate import ask_apart, limit_here

@@ -10,8 +10,7 @@ from typing import Any, Final
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import Progress
 from tb_gpudiag.report.source_lines import add_source_lines
-from tb_gpudiag.service.analyses.diagnoses import DIAGNOSIS, KINDS, REPORT, zipped
-from tb_gpudiag.service.analyses.obtain import known, obtain, share
+from tb_gpudiag.service.analyses.diagnoses import DIAGNOSIS, KINDS, REPORT, known, obtain, share, zipped
 from tb_gpudiag.service.analyses.task import EntryContent, Task, save
 from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.processes.child import ChildMessage

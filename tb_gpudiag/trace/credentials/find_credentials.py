@@ -14,8 +14,7 @@ from bisect import bisect_right
 from collections.abc import Generator, Iterator
 from typing import Final, NamedTuple
 
-from tb_gpudiag.vocabulary.credential_forms import forms_in
-from tb_gpudiag.vocabulary.credential_names import MARK, Name, is_credential, kind_of_name
+from tb_gpudiag.vocabulary.credential_forms import MARK, Name, forms_in, is_credential, kind_of_name
 from tb_gpudiag.vocabulary.patterns import lazy_re
 
 # Of a value, this much is judged.

@@ -1,4 +1,5 @@
-"""Remove credentials: from the bytes of a file, and from what a reader made of one.
+"""Remove credentials: from the bytes of a file, and from what a reader made of one; and search a file in a
+thread of its own, while others parse it.
 
 RE2 passes over text in which no credential can start. Around the rest, which is a hundredth of a real trace,
 Python's expressions look.
@@ -7,8 +8,9 @@ Python's expressions look.
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
@@ -18,8 +20,7 @@ import pyarrow.compute as pc
 
 from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.trace.credentials.find_credentials import FoundCredential, find
-from tb_gpudiag.vocabulary.credential_forms import candidates
-from tb_gpudiag.vocabulary.credential_names import MARK, is_credential, kind_of_name
+from tb_gpudiag.vocabulary.credential_forms import MARK, candidates, is_credential, kind_of_name
 from tb_gpudiag.vocabulary.recorded import Credential
 
 Product = TypeVar("Product")
@@ -252,3 +253,37 @@ def _may_have(texts: pa.Array) -> Bool:
 def _shown(name: str) -> str:
     """Return a name without the credentials in it: a key can be one."""
     return without_credentials(name.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
+
+
+# Blocks that may wait for the search.
+_BLOCKS_BEHIND: Final = 4
+
+
+class CredentialSearch:
+    """Searches the blocks that pass through it. At the end of `with`, it drops what is not searched yet."""
+
+    def __init__(self) -> None:
+        self._filter = CredentialFilter(bounded=True)
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="gpudiag-search")
+        self._pending: deque[Future[None]] = deque()
+
+    def through(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        """Yield the blocks, and search each one meanwhile."""
+        for block in blocks:
+            if len(self._pending) == _BLOCKS_BEHIND:
+                self._pending.popleft().result()
+            self._pending.append(self._pool.submit(self._filter.search, block))
+            yield block
+
+    def finish(self) -> CredentialFilter:
+        """Return what was found in the blocks so far, which are the last."""
+        while self._pending:
+            self._pending.popleft().result()
+        self._filter.end()
+        return self._filter
+
+    def __enter__(self) -> CredentialSearch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(cancel_futures=True)

@@ -1,8 +1,10 @@
-"""What a file of a log directory is, by its name and its first bytes: of torch.profiler, or of another
-recorder."""
+"""What a file of a log directory is, by its name and its first bytes: of torch.profiler, of
+torch.cuda._memory_viz, of a step clock, or of another program."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import os
 import re
@@ -17,6 +19,7 @@ from tb_gpudiag.vocabulary.patterns import lazy_re
 
 if TYPE_CHECKING:
     from tb_gpudiag.vocabulary.recorded import FileKind
+
 
 _TRACE_NAME: Final = lazy_re(r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?\.pt\.trace\.json(?:\.gz)?", re.DOTALL)
 _SNAPSHOT_NAME: Final = lazy_re(
@@ -298,3 +301,57 @@ def rank_in(name: str) -> int | None:
 def is_dump(head: bytes) -> bool:
     """Return whether a file that starts like this is a dump."""
     return _DUMP_START.match(head) is not None and _DUMP_FIELDS.search(head) is not None
+
+
+NOW: Final = "now"
+"""File of a rank: its RankSteps."""
+MADE: Final = "recorded"
+"""File of a rank: the recordings that its clock has made, each a ClockRecording."""
+ORDER: Final = "order"
+"""File of a run: its last RecordingOrder, the step from which it holds (`at`), the first step of the rank
+that gave it (`first`), and when it was given."""
+
+FOLDER: Final = os.path.join("gpudiag", "clock")
+
+EVENT_FILE: Final = ".tfevents."
+"""Part of the names of event files."""
+
+
+def clock_of(path: str) -> str:
+    """Return the folder of the clocks that wrote the file of this path; "" if it is another file."""
+    place, name = os.path.split(path)
+    if name == ORDER and place.endswith(os.sep + FOLDER):
+        return place
+    clock, rank = os.path.split(place)
+    is_rank = rank.startswith("rank-") and rank[5:].isdecimal() and clock.endswith(os.sep + FOLDER)
+    return clock if is_rank and (EVENT_FILE in name or name in (NOW, MADE)) else ""
+
+
+_PAGE: Final = lazy_re(
+    rb"\s*(?:<!DOCTYPE html>\s*)?<html\b(?s:.{0,2000}?)add_local_files(?s:.{0,1000}?)"
+    rb"local_files\s*=\s*\[\s*\{[^{}\[\]]{0,1000}?\"base64\"\s*:\s*\"",
+    re.IGNORECASE,
+)
+_REMEDY: Final = "name a file that torch.cuda.memory._dump_snapshot wrote"
+
+
+def is_memory_viz_page(head: bytes) -> bool:
+    """Return whether a file that starts like this is a page of torch.cuda._memory_viz."""
+    return _PAGE.match(head) is not None
+
+
+def pickle_of_page(data: bytes, path: str) -> bytes:
+    """Return the pickle in a page for which is_memory_viz_page is true. Raises NotATrace."""
+    begins = _PAGE.match(data)
+    start = begins.end() if begins is not None else 0
+    end = data.find(b'"', start)
+    if end < 0:
+        raise NotATrace(
+            "the page ends in the middle of its snapshot",
+            where=path,
+            remedy="if it is still being written, try again later; otherwise save it again",
+        )
+    try:
+        return base64.b64decode(memoryview(data)[start:end], validate=True)
+    except binascii.Error:
+        raise NotATrace("the snapshot in the page is damaged", where=path, remedy=_REMEDY) from None

@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from tb_gpudiag.errors import LinksNotFollowed, TraceError, Unreadable
-from tb_gpudiag.trace.files.clock_names import clock_of
 from tb_gpudiag.trace.files.file_names import (
     ANY_DATABASE,
     ANY_PFTRACE,
@@ -22,10 +21,12 @@ from tb_gpudiag.trace.files.file_names import (
     FILES_REMEMBERED,
     Found,
     TraceFile,
+    clock_of,
     exported_path,
     folder_file,
     is_dump,
     is_export,
+    is_memory_viz_page,
     is_pftrace,
     is_report,
     is_rocprof,
@@ -38,7 +39,6 @@ from tb_gpudiag.trace.files.file_names import (
 )
 from tb_gpudiag.trace.files.opening import FOLLOW_LINKS, first_bytes, follows_links, is_below
 from tb_gpudiag.trace.files.source import GZIP, GZIP_MAGIC, unreadable
-from tb_gpudiag.trace.memory.memory_viz_page import is_memory_viz_page
 from tb_gpudiag.vocabulary.recorded import FileKind
 
 # Kineto's keys come first. Events follow metadata, if another program has written the file again.

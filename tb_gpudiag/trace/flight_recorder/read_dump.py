@@ -18,7 +18,10 @@ from typing import Any, Final, TypeVar
 
 from tb_gpudiag.errors import GpudiagError, NotATrace, NothingToRead, TooLarge, Unreadable, UsageError
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.trace.checked import (
+from tb_gpudiag.trace.credentials.removing import cleaned
+from tb_gpudiag.trace.files.file_names import DUMP_HEAD_BYTES, is_dump, rank_in
+from tb_gpudiag.trace.files.opening import first_bytes
+from tb_gpudiag.trace.flight_recorder.plain_pickle import (
     LATEST_NS,
     MOST_COUNT,
     MOST_ELEMENTS,
@@ -26,14 +29,11 @@ from tb_gpudiag.trace.checked import (
     WrongField,
     elements,
     listed,
+    plain_data,
     record,
     text,
     whole,
 )
-from tb_gpudiag.trace.credentials.removing import cleaned
-from tb_gpudiag.trace.files.file_names import DUMP_HEAD_BYTES, is_dump, rank_in
-from tb_gpudiag.trace.files.opening import first_bytes
-from tb_gpudiag.trace.flight_recorder.plain_pickle import plain_data
 from tb_gpudiag.vocabulary.frames import Frame, LineKind, place_frame
 from tb_gpudiag.vocabulary.patterns import lazy_re
 

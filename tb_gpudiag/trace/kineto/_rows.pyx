@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, initializedcheck=False, cdivision=True
-"""Take rows of the columns that the scanner fills. See scanned.py for how it is used.
+"""Take rows of the columns that the scanner fills. See settle.py for how it is used.
 
 values, shape (n,): a column. present, shape (n,): which columns each event has, as bits. rows, shape (m,): the events
 that are taken.

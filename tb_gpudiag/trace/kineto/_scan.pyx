@@ -2,7 +2,7 @@
 """Find the fields of events in JSON text, in one pass.
 
 A strict recognizer: it accepts a part of what JSON allows, and gives up on everything else. Its caller then
-has plain.py read that text. See scanned.py for how it is used.
+has fields.py read that text. See settle.py for how it is used.
 
 The bytes come from a stranger: every place in the text and in the arrays is checked, and nothing recurses.
 """
@@ -224,7 +224,7 @@ cdef class Scanner:
         self.seed = int.from_bytes(os.urandom(8), "little")
 
     def scan(self, bytes content not None) -> int:
-        """Scan an array of events. Return how many it has; GIVEN_UP if plain.py has to read it."""
+        """Scan an array of events. Return how many it has; GIVEN_UP if fields.py has to read it."""
         cdef int64_t[:, ::1] values = self.values
         cdef uint64_t[::1] present = self.present
         cdef int64_t[::1] places = self.places

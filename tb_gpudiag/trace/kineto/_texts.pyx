@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, initializedcheck=False, cdivision=True
-"""Decode the texts that the scanner found. See scanned.py for how it is used."""
+"""Decode the texts that the scanner found. See settle.py for how it is used."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
@@ -18,8 +18,8 @@ cdef enum:
 def read_texts(
     bytes content not None, const int64_t[::1] places, uint8_t[::1] out, int32_t[::1] offsets, bint numbers
 ) -> int:
-    """Write texts one after the other: strings, and the JSON of other values, as plain.py shows it. Return how many
-    bytes they have together; GIVEN_UP if plain.py has to read them.
+    """Write texts one after the other: strings, and the JSON of other values, as fields.py shows it. Return how many
+    bytes they have together; GIVEN_UP if fields.py has to read them.
 
     places, shape (n,): as the scanner keeps them; -1 for an empty text. out: as long as all places together.
     offsets, shape (n + 1,): where each text starts. numbers: they are numbers, in any form.

@@ -12,18 +12,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tb_gpudiag.arrays import NONE, Bool, Float32, Int32, Int64, UInt8, mask_of
-from tb_gpudiag.trace.counters import LONGEST_COUNTER_NAME, CounterSamples, CounterSeries
 from tb_gpudiag.trace.events import are_among
 from tb_gpudiag.trace.kineto import kineto
 from tb_gpudiag.trace.kineto.fields import CounterEvent, Fields, all_empty, indices
 from tb_gpudiag.trace.trace_parts import (
     EARLIEST_NS,
     LATEST_NS,
+    LONGEST_COUNTER_NAME,
     LONGEST_NAME,
     LONGEST_NS,
     MESSAGE_SEPARATOR,
     MOST_BYTES,
     NUMBERS,
+    CounterSamples,
+    CounterSeries,
     MemoryColumns,
     SpanColumns,
     TracePart,

@@ -13,7 +13,7 @@ import numpy as np
 from tb_gpudiag.arrays import Int32, Int64
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.files.source import Limits
-from tb_gpudiag.trace.kineto.plain import is_json
+from tb_gpudiag.trace.kineto.fields import is_json
 from tb_gpudiag.trace.kineto.structure import Elements, Marks, segmented
 from tb_gpudiag.vocabulary.patterns import lazy_re
 

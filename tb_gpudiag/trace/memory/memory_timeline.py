@@ -16,8 +16,8 @@ import numpy.typing as npt
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.errors import NotATrace
 from tb_gpudiag.trace.events import MemoryEvents, Metadata, Trace
-from tb_gpudiag.trace.kept_rows import note_of, reach, settled
 from tb_gpudiag.trace.memory.snapshot_history import spans
+from tb_gpudiag.trace.times import note_of, reach, settled
 from tb_gpudiag.trace.trace_parts import MOST_BYTES
 from tb_gpudiag.vocabulary.recorded import DeviceType, MemoryAction, MemoryPurpose
 
@@ -148,7 +148,7 @@ def _of_sums(time_us: Int64, sums: Int64, notes: list[str]) -> _Columns:
 
 
 def _settled(time_ns: Int64, notes: list[str]) -> Int64:
-    """Settle times far from all others (see kept_rows.py)."""
+    """Settle times far from all others (see times.py)."""
     times, stray = settled(time_ns, *reach(time_ns))
     if stray:
         notes.append(note_of(stray))

@@ -22,8 +22,6 @@ from tb_gpudiag.errors import NotATrace
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import MemoryEvents, Metadata, Segments, Trace
 from tb_gpudiag.trace.files.source import Limits
-from tb_gpudiag.trace.kept_rows import MOST_DEVICES, note_of, reach, settled
-from tb_gpudiag.trace.kept_rows import within as within_times
 from tb_gpudiag.trace.memory.snapshot_history import (
     AllocatorHistory,
     Mark,
@@ -35,9 +33,10 @@ from tb_gpudiag.trace.memory.snapshot_history import (
     spans,
 )
 from tb_gpudiag.trace.memory.snapshot_pickle import check_containers, count_of, load_plain
-from tb_gpudiag.trace.memory.snapshot_segments import read_segments
-from tb_gpudiag.trace.memory.snapshot_stacks import SnapshotStacks
+from tb_gpudiag.trace.memory.snapshot_segments import SnapshotStacks, read_segments
 from tb_gpudiag.trace.memory.snapshot_tables import MISSING, NotTables, read_tables
+from tb_gpudiag.trace.times import MOST_DEVICES, note_of, reach, settled
+from tb_gpudiag.trace.times import within as within_times
 from tb_gpudiag.vocabulary.recorded import DeviceType, MemoryAction, allocated_bytes
 
 _ALLOCATE, _FREE, _GROW, _SHRINK, _ = (int(action) for action in MemoryAction)
@@ -199,7 +198,7 @@ def _check_repetition(dicts: int, segments: list[Any], entries: int, path: str) 
 def _without_strays(
     histories: list[AllocatorHistory], marked: list[Mark], notes: list[str]
 ) -> tuple[list[AllocatorHistory], list[Mark]]:
-    """Settle stray times (see kept_rows.py), and make the times of each history never decrease."""
+    """Settle stray times (see times.py), and make the times of each history never decrease."""
     mark_ns = np.array([time_us for _, _, time_us in marked], np.int64) * 1000
     bounds = reach(mark_ns, *(history.time_us * 1000 for history in histories))
     marks_near = within_times(mark_ns, *bounds)

@@ -14,8 +14,7 @@ import numpy.typing as npt
 from tb_gpudiag.arrays import Int32, Int64, UInt8
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events, Thread
-from tb_gpudiag.trace.memory.snapshot_segments import MOST_ADDRESSES, within, within_all
-from tb_gpudiag.trace.memory.snapshot_stacks import SnapshotStacks
+from tb_gpudiag.trace.memory.snapshot_segments import MOST_ADDRESSES, SnapshotStacks, within, within_all
 from tb_gpudiag.trace.memory.snapshot_tables import MISSING, Dicts, NotTables, SnapshotTables
 from tb_gpudiag.trace.trace_parts import MOST_BYTES
 from tb_gpudiag.vocabulary.recorded import Category, MemoryAction

@@ -28,7 +28,6 @@ from tb_gpudiag.trace.assemble import Assembly
 from tb_gpudiag.trace.credentials.removing import MOST_COUNTED, CredentialFilter
 from tb_gpudiag.trace.events import Metadata, Trace
 from tb_gpudiag.trace.files.source import Limits, Source, is_remote
-from tb_gpudiag.trace.launched import distributed
 from tb_gpudiag.trace.nsys.nsys_calls import (
     Covered,
     PythonStacks,
@@ -50,6 +49,7 @@ from tb_gpudiag.trace.nsys.nsys_gpu import (
     memsets,
     syncs,
 )
+from tb_gpudiag.trace.ranges import distributed
 from tb_gpudiag.trace.trace_parts import TracePart, host_threads
 from tb_gpudiag.vocabulary.patterns import lazy_re
 

@@ -10,12 +10,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tb_gpudiag.arrays import NONE, Float32, Int32, Int64, rows_with
-from tb_gpudiag.trace.counters import CounterSamples, CounterSeries
 from tb_gpudiag.trace.nsys.nsys_database import MISSING, Database, Processes, Rows, named
 from tb_gpudiag.trace.trace_parts import (
     EARLIEST_NS,
     LATEST_NS,
     MOST_BYTES,
+    CounterSamples,
+    CounterSeries,
     MemoryColumns,
     TracePart,
     counter_part,

@@ -15,13 +15,12 @@ import pyarrow as pa
 from tb_gpudiag.arrays import NONE, Bool, Float64, Int64
 from tb_gpudiag.errors import NotATrace
 from tb_gpudiag.trace.assemble import Assembly
-from tb_gpudiag.trace.credentials.credential_search import CredentialSearch
+from tb_gpudiag.trace.credentials.removing import CredentialSearch
 from tb_gpudiag.trace.events import Metadata, Trace
 from tb_gpudiag.trace.files.source import whole_file
 from tb_gpudiag.trace.kineto import kineto
 from tb_gpudiag.trace.kineto.columns import part_of
-from tb_gpudiag.trace.kineto.fields import CounterEvent, Fields
-from tb_gpudiag.trace.kineto.plain import integer_of
+from tb_gpudiag.trace.kineto.fields import CounterEvent, Fields, integer_of
 from tb_gpudiag.trace.perfetto.packets import (
     SYNC_KEY,
     ArgumentColumn,

@@ -24,11 +24,10 @@ import pyarrow.json as pj
 from tb_gpudiag.arrays import NONE, Float32, Int32, Int64
 from tb_gpudiag.errors import NotATrace
 from tb_gpudiag.trace.assemble import Assembly
-from tb_gpudiag.trace.credentials.credential_search import CredentialSearch
+from tb_gpudiag.trace.credentials.removing import CredentialSearch
 from tb_gpudiag.trace.events import Metadata, Trace
 from tb_gpudiag.trace.files.source import whole_file
-from tb_gpudiag.trace.launched import RANK, WORLD_SIZE, distributed
-from tb_gpudiag.trace.ranges import StepRanges, parsed_ranges
+from tb_gpudiag.trace.ranges import RANK, WORLD_SIZE, StepRanges, distributed, parsed_ranges
 from tb_gpudiag.trace.trace_parts import (
     ID_BITS,
     LONGEST_NAME,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tb_gpudiag.digest.building.build_digest import build_digest
+from tb_gpudiag.digest.build_digest import build_digest
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tb_gpudiag.digest.building.build_digest import build_digest
+from tb_gpudiag.digest.build_digest import build_digest
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.service.index.run_rows import run_row
 from tb_gpudiag.trace.files.find import find_traces

@@ -6,7 +6,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.waiting.host_tasks import host_task_of
-from tb_gpudiag.vocabulary.task_names import HostTask
+from tb_gpudiag.vocabulary.torch_frames import HostTask
 from tests.builder import TraceBuilder
 from tests.facts import facts_of
 from tests.with_each import with_each

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tb_gpudiag.digest.building.build_digest import digest_file
+from tb_gpudiag.digest.build_digest import digest_file
 from tb_gpudiag.jobs.compare.comparison import compare
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.trace.files.find import find_traces

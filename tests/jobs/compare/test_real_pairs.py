@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tb_gpudiag.digest.building.build_digest import build_digest
+from tb_gpudiag.digest.build_digest import build_digest
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.jobs.compare.comparison import compare
 from tb_gpudiag.report import report_pb2 as pb

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tb_gpudiag.digest.building.build_digest import digest_file
+from tb_gpudiag.digest.build_digest import digest_file
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.jobs.compare.comparison import compare
 from tb_gpudiag.report import report_pb2 as pb

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tb_gpudiag.digest.building.build_digest import digest_file
+from tb_gpudiag.digest.build_digest import digest_file
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.jobs.history.run_history import histories
 from tb_gpudiag.report import report_pb2 as pb

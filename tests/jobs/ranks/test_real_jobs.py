@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tb_gpudiag.digest.building.build_digest import build_digest
+from tb_gpudiag.digest.build_digest import build_digest
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.members import find_sets

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tb_gpudiag.digest.building.build_digest import digest_file
+from tb_gpudiag.digest.build_digest import digest_file
 from tb_gpudiag.jobs.report.job_report import build_jobs, run_job_rules
 from tb_gpudiag.jobs.report.job_view import job_document
 from tb_gpudiag.report import report_pb2 as pb

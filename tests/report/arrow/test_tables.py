@@ -20,8 +20,7 @@ from tb_gpudiag.report.arrow.sql_query import TABLES
 from tb_gpudiag.report.arrow.trace_tables import Tables
 from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.report.diagnosis import read_facts
-from tb_gpudiag.wording.glossary import QUESTIONS
-from tb_gpudiag.wording.vocabulary import FAMILIES
+from tb_gpudiag.wording.vocabulary import FAMILIES, QUESTIONS
 from tests.builder import TraceBuilder
 from tests.report.reports import HOSTILE, rows_of, slow_loader
 from tests.simulator import simulate

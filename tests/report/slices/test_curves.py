@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tb_gpudiag.report.slices.curves import (
+from tb_gpudiag.report.slices.prepared import (
     BLOCK,
     POINTS_PER_PIXEL,
     CurveSlice,

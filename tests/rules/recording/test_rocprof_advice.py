@@ -12,7 +12,7 @@ from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.answer import CannotTell
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.shared.recording_advice import for_recorders
-from tb_gpudiag.trace.kineto.inserted_copy import copy_with_events
+from tb_gpudiag.trace.kineto.changed_copy import copy_with_events
 from tb_gpudiag.trace.read import read_trace
 from tests.builder.recording import DeviceProperties
 from tests.builder.rocprof import Recorded

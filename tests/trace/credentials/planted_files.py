@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from tb_gpudiag.trace.files.clock_names import FOLDER, MADE, ORDER
+from tb_gpudiag.trace.files.file_names import FOLDER, MADE, ORDER
 from tests.builder import TraceBuilder
 from tests.builder.compile_log import CompileLogBuilder
 from tests.builder.nsys import export_of

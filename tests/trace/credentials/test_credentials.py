@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tb_gpudiag.trace.credentials.removing import CredentialFilter
 from tb_gpudiag.trace.files.source import Limits
-from tb_gpudiag.vocabulary.credential_names import MARK, Name, is_credential, kind_of_name
+from tb_gpudiag.vocabulary.credential_forms import MARK, Name, is_credential, kind_of_name
 from tb_gpudiag.vocabulary.recorded import Credential
 from tests.trace.support import document, read_bytes, span
 from tests.with_each import with_each

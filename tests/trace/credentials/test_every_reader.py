@@ -19,11 +19,11 @@ from tests.trace.credentials.planted_files import FILES, SECRET
 # What reads no texts that are shown: where files are, and how they start.
 OPEN_WITHOUT_TEXTS = {
     "trace/files": "finds files",
-    "trace/kineto/inserted_copy.py": "copies bytes, which its callers filter",
+    "trace/kineto/changed_copy.py": "copies bytes, which its callers filter",
     "trace/credentials/scrubbed_copy.py": "filters bytes",
-    "trace/compile_log/find_log.py": "reads numbers of processes",
+    "trace/files_beside.py": "reads numbers of processes",
     "trace/nsys/": "is called by read_trace",
-    "trace/step_clocks/clock_lines.py": "reads numbers",
+    "trace/step_clocks/clock_state.py": "reads numbers",
 }
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tb_gpudiag.errors import TraceError
 from tb_gpudiag.trace.files.source import Limits
-from tb_gpudiag.trace.kineto.inserted_copy import copy_with_events
+from tb_gpudiag.trace.kineto.changed_copy import copy_with_events
 from tests.trace.support import document, read_bytes, span
 from tests.with_each import with_each
 

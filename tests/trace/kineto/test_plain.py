@@ -7,7 +7,7 @@ import gc
 import numpy as np
 
 from tb_gpudiag.arrays import NONE
-from tb_gpudiag.trace.kineto.plain import PlainFields, is_json, read_plain
+from tb_gpudiag.trace.kineto.fields import PlainFields, is_json, read_plain
 from tests.with_each import with_each
 
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.trace.files.find import find_traces
-from tb_gpudiag.trace.kineto.proton import NOTE, is_proton_trace, joined
-from tb_gpudiag.trace.read import read_trace
+from tb_gpudiag.trace.read import NOTE, is_proton_trace, joined, read_trace
 from tests.with_each import with_each
 
 NAME = 'odd {"args":{ ]}\n{"displayTimeUnit":"us","traceEvents":['

@@ -16,11 +16,10 @@ from tb_gpudiag.trace.assemble import Assembly
 from tb_gpudiag.trace.credentials.removing import CredentialFilter
 from tb_gpudiag.trace.events import Metadata
 from tb_gpudiag.trace.files.source import Limits
-from tb_gpudiag.trace.kineto import scanned
+from tb_gpudiag.trace.kineto import settle
 from tb_gpudiag.trace.kineto import settle as parsing
 from tb_gpudiag.trace.kineto.columns import part_of
-from tb_gpudiag.trace.kineto.scanned import GivenUp, Scanner
-from tb_gpudiag.trace.kineto.settle import Parser
+from tb_gpudiag.trace.kineto.settle import GivenUp, Parser, Scanner
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.trace.trace_parts import TracePart
 from tests.builder import Generation, TraceBuilder
@@ -33,7 +32,7 @@ from tests.some_values import EACH_GENERATION
 from tests.trace.support import both_ways, document, read_bytes, same_trace, span
 from tests.with_each import with_each
 
-pytestmark = pytest.mark.skipif(not scanned.available(), reason="the scanner is not compiled")
+pytestmark = pytest.mark.skipif(not settle.available(), reason="the scanner is not compiled")
 
 CORPUS_OF_TRACES = sorted((CORPUS / "trace").iterdir()) + sorted((CORPUS / "read").iterdir())
 
@@ -59,7 +58,7 @@ def parsers() -> list[Parser]:
     """Return one that has the scanner, and one without it."""
     with pytest.MonkeyPatch.context() as patch:
         with_scanner = Parser()
-        patch.setattr(scanned, "available", lambda: False)
+        patch.setattr(settle, "available", lambda: False)
         return [with_scanner, Parser()]
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tb_gpudiag.errors import NotATrace, TooLarge, Unsafe
+from tb_gpudiag.trace.files.file_names import is_memory_viz_page, pickle_of_page
 from tb_gpudiag.trace.files.find import find_traces
 from tb_gpudiag.trace.files.source import Limits
-from tb_gpudiag.trace.memory.memory_viz_page import is_memory_viz_page, pickle_of_page
 from tb_gpudiag.trace.memory.snapshot_pickle import load_plain
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from tb_gpudiag.errors import GpudiagError, NotATrace, NothingToRead
-from tb_gpudiag.trace.files.clock_names import clock_of
-from tb_gpudiag.trace.step_clocks.clock_lines import read_lines
+from tb_gpudiag.trace.files.file_names import clock_of
+from tb_gpudiag.trace.step_clocks.clock_state import read_lines
 from tb_gpudiag.training.clocking import RankClock
 from tb_gpudiag.training.event_records import append_scalars
-from tb_gpudiag.vocabulary.clock_phases import FULL_LINES, PHASES, TAGS
+from tb_gpudiag.vocabulary.written import FULL_LINES, PHASES, TAGS
 from tests.training.test_clocking import read_by_tensorboard
 from tests.training.test_step_drift import COLUMNS, steps
 from tests.with_each import with_each

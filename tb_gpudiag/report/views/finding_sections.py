@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.essentials import without_hints
-from tb_gpudiag.report.place_words import full_place, preposition, short_place
+from tb_gpudiag.report.essentials import full_place, preposition, short_place, without_hints
 from tb_gpudiag.report.views.document import (
     CodePlace,
     Column,

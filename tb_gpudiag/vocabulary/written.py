@@ -1,8 +1,17 @@
-"""The phases of a step that a step clock times, in the order of its rows, and the tags of its event files."""
+"""What tb-gpudiag writes itself into traces and event files: bounds of NotingTensors, and the phases of a
+step that a step clock times, in the order of its rows, with the tags of its event files."""
 
 from __future__ import annotations
 
 from typing import Final
+
+MOST_NODES: Final = 50_000
+"""The nodes of autograd's graphs are counted up to here: 0.1 s."""
+
+NODES_PER_STEP: Final = 0.5
+"""A graph grows if it gets as many nodes per step: the smallest ones, of two or three, may be kept each fifth
+step."""
+
 
 PHASES: Final = ("input", "forward", "backward", "wait", "optimizer", "garbage", "other")
 INPUT, FORWARD, BACKWARD, WAIT, OPTIMIZER, GARBAGE, OTHER = range(len(PHASES))

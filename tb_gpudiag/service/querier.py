@@ -1,4 +1,4 @@
-"""Runs SQL over the tables of traces, in a process of its own: see queries.py and processes/.
+"""Runs SQL over the tables of traces, in a process of its own: see cli/sql.py and processes/.
 
 A query cannot always be interrupted, and a function in it may take any memory: this process can be ended.
 """

@@ -11,8 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tb_gpudiag.arrays import NONE, Int64, summed
-from tb_gpudiag.digest.building.record_digest import report_digest
-from tb_gpudiag.digest.building.work_tables import (
+from tb_gpudiag.digest.digest import COLLECTIVES, STEPS, Digest
+from tb_gpudiag.digest.digest_files import MOST_RANKS
+from tb_gpudiag.digest.record_digest import report_digest
+from tb_gpudiag.digest.work_tables import (
     costly_operators,
     cpu_kernel_table,
     kernel_table,
@@ -20,8 +22,6 @@ from tb_gpudiag.digest.building.work_tables import (
     part_columns,
     table,
 )
-from tb_gpudiag.digest.digest import COLLECTIVES, STEPS, Digest
-from tb_gpudiag.digest.digest_files import MOST_RANKS
 from tb_gpudiag.facts.core.causes import CauseSpans
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, Window, expand, overlapping

@@ -32,7 +32,7 @@ IDLE_S = 300.0
 # TensorBoard's other tabs and a training job go first.
 NICE = 5
 
-MODULE = "tb_gpudiag.service.slices.cutter"
+MODULE = "tb_gpudiag.service.cutter"
 
 logger = logging.getLogger("tensorboard")
 

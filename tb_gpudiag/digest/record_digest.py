@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tb_gpudiag.arrays import NONE, Int64
-from tb_gpudiag.digest.building.work_tables import lists, table
 from tb_gpudiag.digest.digest import HELD, MEMORY, SITES, STEPS, TABLES, WORK, About, Digest, MemoryPeaks
+from tb_gpudiag.digest.work_tables import lists, table
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.essentials import busiest, peak_text

@@ -1,9 +1,13 @@
-"""Parts of a step, and differences, in words."""
+"""What reports on jobs share: parts of a step, and differences, in words; and what the findings of digests
+are about: a digest names their rules, and nothing more of these.
+"""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final
 
+from tb_gpudiag.rules.rule import Topic
 from tb_gpudiag.wording.format import time_ns
 from tb_gpudiag.wording.vocabulary import CAUSES, WORK_PARTS, Term, term
 
@@ -32,3 +36,11 @@ def signed_ns(nanoseconds: float) -> str:
     """Return a time with its sign, such as `+1.20 ms`."""
     text = time_ns(nanoseconds)
     return text if nanoseconds < 0 or text.startswith("0") else f"+{text}"
+
+
+@cache
+def ids_of(topic: Topic) -> frozenset[str]:
+    """Return the ids of the rules on traces that are about this."""
+    from tb_gpudiag.rules.all import RULES  # on use: all rules take a while to import
+
+    return frozenset(rule.id for rule in RULES if rule.topic == topic)

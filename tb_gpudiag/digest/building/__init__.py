@@ -1,1 +1,0 @@
-"""Builds a Digest from facts and the Report."""
