@@ -57,9 +57,9 @@ from tb_gpudiag.facts.waiting.compile_reasons import CompileReasons, compile_rea
 from tb_gpudiag.facts.waiting.cpu_thread import cpu_thread
 from tb_gpudiag.facts.waiting.freeing import find_freeing
 from tb_gpudiag.facts.waiting.gpu_use import GpuUse, find_gpu_use
+from tb_gpudiag.facts.waiting.host_lead import HostLead, find_host_lead
 from tb_gpudiag.facts.waiting.job_kind import job_kind
 from tb_gpudiag.facts.waiting.loading import batches, only_first_batch
-from tb_gpudiag.facts.waiting.lost_lead import LostLead, find_lost_lead
 from tb_gpudiag.facts.waiting.overhead import LEAST, LIKELY, MOST
 from tb_gpudiag.facts.waiting.stream_waits import stream_waits
 from tb_gpudiag.step_time import StepTime, step_time
@@ -342,13 +342,13 @@ class Facts:
         return find_serving(self.engine, chosen, borders_ns, self.host, self.work, self.device.time)
 
     @cached_property
-    def lost_lead(self) -> LostLead | None:
-        """The host's lead as the recording began, if it lost it and the GPU starved from then on."""
+    def host_lead(self) -> HostLead | None:
+        """The host's lead as the recording began, and later; None if its steps do not show one."""
         if self.step_times is None or not self.gpu_times:
             return None
         if self.engine is not None and len(set(self.engine.kind.tolist())) > 1:
             return None  # while the GPU is at prompts, any host gets ahead
-        return find_lost_lead(self.step_times.on_host, self.work, self.gpu_times[0])
+        return find_host_lead(self.step_times.on_host, self.work, self.gpu_times[0])
 
     @cached_property
     def replay(self) -> Replay:

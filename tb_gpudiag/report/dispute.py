@@ -114,7 +114,7 @@ def _finding(report: pb.Report, rule: str, where: str) -> pb.Finding | None:
         placed = [finding for finding in report.findings if finding.ranges]
         return next(iter([*placed, *report.findings]), None)
     for finding in report.findings:
-        if rule.upper() == finding.rule or rule == finding.name:
+        if rule.upper() == finding.rule or rule in (finding.name, finding.name.partition("/")[0]):
             return finding
     known = ", ".join(dict.fromkeys(finding.rule for finding in report.findings)) or "none"
     raise UsageError(

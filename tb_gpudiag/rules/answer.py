@@ -153,6 +153,7 @@ class Range:
 class Finding:
     """What a rule found.
 
+    case: which one of a rule's several findings this is, such as "logging"; it follows the rule's name.
     title: one line, with the figure that matters. summary: two or three plain sentences.
     cost_ns: cost over the step window; 0 for a finding about the recording.
     cost_bytes, cost_bytes_per_step: for a finding about memory, what is held or grows and a fix frees.
@@ -174,6 +175,7 @@ class Finding:
     title: str
     summary: str
     fix: Fix
+    case: str = ""
     cost_ns: int = 0
     cost_bytes: int = 0
     cost_bytes_per_step: float = 0.0

@@ -7,12 +7,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import field
+from functools import lru_cache
 from importlib import resources
 from typing import TYPE_CHECKING, Literal
 
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, merged
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.rules.answer import NO_GPU, Finding, RuleAnswer, Severity
+from tb_gpudiag.rules.answer import NO_GPU, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.vocabulary.patterns import lazy_re
 from tb_gpudiag.vocabulary.recorded import FileKind
 
@@ -123,7 +124,7 @@ class AnyRule:
     def page(self) -> str:
         """The rule's page: Markdown with the headings of PAGE_HEADINGS, without names of code blocks."""
         text = (resources.files(self.package) / f"{self.name}.md").read_text(encoding="utf-8")
-        return re.sub(r"^(```\w+) \w+$", r"\1", text, flags=re.MULTILINE)
+        return re.sub(r"^(```\w+) \w+( \+ \w+)?$", r"\1", text, flags=re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -150,12 +151,36 @@ class Rule(AnyRule):
 
 PAGE_HEADINGS = ("What it means", "How it is measured", "Threshold", "When not to act", "Fix", "Known limits")
 
-# A named block of code on a rule's page: the code of its fixes stands there alone.
-_BLOCK = lazy_re(r"^```\w+ (\w+)\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
+# A named block of code on a rule's page, and what to do with it: the words and the code of a fix stand there
+# alone. A block may go on with others of the page: "```python first + second".
+_BLOCK = lazy_re(
+    r"^(?:\*\*(?P<text>[^*]+)\*\*(?:\s\(\[more\]\((?P<url>\S+)\)\))?\n\n)?"
+    r"```\w+ (?P<name>\w+)(?: \+ (?P<next>\w+))?\n(?P<code>.*?)\n```$",
+    re.MULTILINE | re.DOTALL,
+)
 
 
 def fix_code(module: str) -> dict[str, str]:
     """Return the named blocks of code, such as "```python workers", on the page next to a rule's module."""
+    blocks = _blocks(module)
+    code = {block["name"]: block["code"] for block in blocks}
+    joined = {block["name"]: f"{block['code']}\n\n{code[block['next']]}" for block in blocks if block["next"]}
+    return code | joined
+
+
+def page_fixes(module: str) -> dict[str, Fix]:
+    """Return the fixes on the page next to a rule's module, by the names of their blocks of code: those with
+    bold words before the block, and with the address after these."""
+    code = fix_code(module)
+    return {
+        block["name"]: Fix(block["text"].replace("\n", " "), code[block["name"]], block["url"] or "")
+        for block in _blocks(module)
+        if block["text"]
+    }
+
+
+@lru_cache
+def _blocks(module: str) -> list[re.Match[str]]:
     package, _, name = module.rpartition(".")
     page = (resources.files(package) / f"{name}.md").read_text(encoding="utf-8")
-    return dict(_BLOCK.findall(page))
+    return list(_BLOCK.finditer(page))

@@ -57,6 +57,9 @@ _GENERATED = lazy_re(r"[/\\]torchinductor_\w+[/\\]", re.A)  # written by torch.c
 COMPREHENSIONS = frozenset({"<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>"})
 """They have frames of their own, some only in older Pythons, but are a part of the function around them."""
 
+_A_FUNCTION = "f"
+_BUILT_IN = lazy_re(r"<built-in (?:method|function) (?P<name>.*?)(?: object at 0x[0-9a-fA-F]+)?>", re.S)
+
 _DIGITS_OF_NO_LINE = 10
 _NUMBER = r"(0x[0-9a-fA-F]+|\d+)"
 
@@ -146,6 +149,22 @@ def own_function(name: str) -> str:
     """Return the function that a frame's name is, if it is in the user's project; "" otherwise."""
     frame = place_frame(name)
     return "" if frame is None or is_installed(frame) else frame.function
+
+
+def is_own(name: str) -> bool:
+    """Return whether a frame's name is a function of the user's project, or a comprehension in one."""
+    frame = parse_frame(name)
+    if frame is None or frame.function not in COMPREHENSIONS:
+        return bool(own_function(name))
+    return bool(own_function(f"{frame.file}({frame.line}): {_A_FUNCTION}"))
+
+
+def called(name: str) -> str:
+    """Return how to say a call: `step (gymnasium/core.py)`, or `sort of list` of a built-in."""
+    if (built_in := _BUILT_IN.fullmatch(name, 0, LONGEST_MATCHED)) is not None:
+        return built_in["name"]
+    frame = parse_frame(name)
+    return name if frame is None else str(frame.without_line())
 
 
 def _head(file: str) -> tuple[str, str]:

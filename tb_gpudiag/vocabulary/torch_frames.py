@@ -317,6 +317,7 @@ class HostTask(IntEnum):
     LOADING = 15  # fetch a batch
     PROFILING = 16
     WAKING = 17  # end the wait of another thread
+    SIMULATING = 18  # step an environment or a simulator
 
 
 WAITS: Final = (

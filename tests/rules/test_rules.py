@@ -160,7 +160,7 @@ def test_code_on_a_page_is_python(rule: AnyRule) -> None:
 def test_the_code_of_a_fix_stands_on_its_page_alone(rule: AnyRule) -> None:
     folder = REPOSITORY / rule.package.replace(".", "/")
     names = re.findall(
-        r"^```\w+ (\w+)$", (folder / f"{rule.name}.md").read_text(encoding="utf-8"), re.MULTILINE
+        r"^```\w+ (\w+)(?: \+ \w+)?$", (folder / f"{rule.name}.md").read_text(encoding="utf-8"), re.MULTILINE
     )
     codes = fix_code(f"{rule.package}.{rule.name}")
     assert sorted(codes) == sorted(names), f"{rule.name}.md: two blocks have one name"

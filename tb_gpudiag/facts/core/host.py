@@ -16,7 +16,7 @@ from tb_gpudiag.facts.core.named_tasks import named_tasks, waker_of
 from tb_gpudiag.facts.core.threads import NOTHING, Activity, HostTree, numbers_of
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary import api_calls, marks, operators, torch_frames
-from tb_gpudiag.vocabulary.frames import Frame, at_line, is_installed, place_frame, stack_place
+from tb_gpudiag.vocabulary.frames import Frame, at_line, is_installed, is_own, place_frame, stack_place
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, HOST_CATEGORIES, Category
 from tb_gpudiag.vocabulary.torch_frames import (
     INPUT,
@@ -220,6 +220,19 @@ class Host:
         frames, own = self._own_frames
         installed = np.array([is_installed(frame) for frame in frames] or [False], np.bool_)
         return self._with_forward(self.tree.fill(np.where(installed[own], NONE, own)))
+
+    @cached_property
+    def library_call(self) -> Int32:
+        """Event of the call from the user's own code that each event is in, to a function of a library or of
+        Python itself that runs no operators; NONE elsewhere, and where such a function calls back."""
+        python = (self.events.category == Category.PYTHON_FUNCTION) & (self.tree.depth >= 0)
+        own = python & np.array([*map(is_own, self.events.names), False], np.bool_)[self.events.name]
+        caller = np.append(self.tree.nearest_of(python), NONE)[self.tree.parent]
+        called = python & ~own & np.append(own, False)[caller]
+        called &= ~self.tree.any_below(self.events.category == Category.CPU_OP)
+        call, users = self.tree.nearest_of(called), self.tree.nearest_of(own)
+        inside = (call != NONE) & (self.tree.depth[call] > self.tree.depth[users])
+        return np.where(inside, call, NONE).astype(np.int32)
 
     @cached_property
     def range(self) -> Int32:

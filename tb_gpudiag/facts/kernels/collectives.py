@@ -24,11 +24,6 @@ from tb_gpudiag.vocabulary.operators import COLLECTIVE_PARAMETERS, NUMBER_BYTES,
 from tb_gpudiag.vocabulary.recorded import Category
 from tb_gpudiag.vocabulary.torch_frames import LOADER
 
-# A layer combines what it has dispatched. Two micro-batches in turn, or sending and receiving by two kernels,
-# put two kernels of a kind in a row: half of them follow one of their own. Both together put four, and three
-# quarters do.
-_MOSTLY_AGAIN: Final = 0.6
-
 UNSAID: Final = Message("", "", (), NONE, NONE, NONE, NONE, "", NONE, NONE)
 
 
@@ -71,18 +66,18 @@ class CollectiveCalls:
         return np.array(found, np.int64)
 
 
-def experts_overlap(host: Host, kernels: Kernels) -> bool:
-    """Whether tokens travel to and from their experts while the GPU computes on another micro-batch: each
-    dispatch and each combine is a kernel that sends and one that receives, with computing in between."""
+def exchanged_again(host: Host, kernels: Kernels) -> float:
+    """Return the share of the kernels that dispatch tokens to experts or combine them again that follow one
+    of their own kind, with computing in between."""
     kind = kind_by_name(host.events, ((0, DISPATCHES), (1, COMBINES)), NONE)[host.events.name[kernels.event]]
     communicates = kernels.family == Family.COLLECTIVE
     kind[~communicates] = NONE
     exchange = np.flatnonzero(kind != NONE)
     if len(exchange) < 2:
-        return False
+        return 0.0
     computed = np.cumsum(kernels.is_kernel & ~communicates)[exchange]
     again = (np.diff(kind[exchange]) == 0) & (np.diff(computed) > 0)
-    return bool(again.mean() >= _MOSTLY_AGAIN)
+    return float(again.mean())
 
 
 def on_device(host: Host, kernels: Kernels) -> CollectiveCalls:

@@ -10,15 +10,15 @@ from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.bandwidth import find_slow_links
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.parallelism import OTHER_RANK, tensor_channels
-from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving
-from tb_gpudiag.rules.rule import fix_code
+from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, RuleAnswer, Saving
+from tb_gpudiag.rules.rule import page_fixes
 from tb_gpudiag.rules.shared.exposure_advice import ExposedUnit, fix_of, most_exposed
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.collective_kinds import DDP, FULLY_SHARDED
 from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.vocabulary import EXPOSURE_REASONS
 
-CODE = fix_code(__name__)
+FIXES = page_fixes(__name__)
 
 # Below this, a fix is hardly noticed.
 LEAST_SHARE = levels.MEASURABLE
@@ -101,7 +101,8 @@ def check(facts: JobFacts) -> RuleAnswer:
         summary="All ranks have arrived, data moves, and nothing computes meanwhile, although there is "
         f"computing to hide the transfers under. Parallelism: {' + '.join(facts.parallelism) or 'unknown'}."
         f"{most_exposed(units)}",
-        fix=fix_of(units) or next((fix for name, fix in _FIXES.items() if name in facts.parallelism), _ANY),
+        fix=fix_of(units)
+        or next((fix for name, fix in _FIXES.items() if name in facts.parallelism), FIXES["any"]),
         cost_ns=overlap.possible_ns,
         saving=Saving(0, overlap.possible_ns, "at most"),
         evidence=[
@@ -133,22 +134,4 @@ def _units(facts: JobFacts) -> list[ExposedUnit]:
     ]
 
 
-_DDP = Fix(
-    "Let gradients travel while the backward pass still computes.",
-    CODE["ddp"],
-    "https://docs.pytorch.org/docs/stable/notes/ddp.html",
-)
-
-_FSDP = Fix(
-    "Gather the next layers' weights while these compute.",
-    CODE["fsdp"],
-    "https://docs.pytorch.org/docs/stable/fsdp.html",
-)
-
-_FIXES = {FULLY_SHARDED: _FSDP, DDP: _DDP}
-
-_ANY = Fix(
-    "Start these transfers as soon as their data is there, and wait for them where the result is needed.",
-    CODE["any"],
-    "https://docs.pytorch.org/docs/stable/distributed.html",
-)
+_FIXES = {FULLY_SHARDED: FIXES["fsdp"], DDP: FIXES["ddp"]}

@@ -7,13 +7,13 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.rules.job_words import capitalized, culprits_text, ranks_evidence
-from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer
-from tb_gpudiag.rules.rule import fix_code
+from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, RuleAnswer
+from tb_gpudiag.rules.rule import page_fixes
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import share, time_ns
 from tb_gpudiag.wording.quantity import duration
 
-CODE = fix_code(__name__)
+FIXES = page_fixes(__name__)
 
 # Recordings of ranks that step their profilers together start within 0.5 ms of one another. A start that is
 # late by a small part of a step hardly changes a figure.
@@ -67,7 +67,7 @@ def check(facts: JobFacts) -> RuleAnswer:
         f"{'them' if several else 'it'}. Counted from each rank's own start, arrivals differ by "
         f"only {time_ns(abs(skew_ns - late_ns))}, so the reason is the recording, not the job. The first "
         "collective is not counted against any rank.",
-        fix=_FIX,
+        fix=FIXES["barrier"],
         records_again=True,
         evidence=[
             ranks_evidence(facts, members),
@@ -83,10 +83,3 @@ def _late_members(facts: JobFacts, collective: int) -> Int64:
     start, waits = facts.starts.start_ns, facts.waits
     own = np.sort(waits.member[waits.bounds[collective] : waits.bounds[collective + 1]]).astype(np.int64)
     return own[start[own] >= start[own].max() - facts.starts.later_ns[collective] // 2]
-
-
-_FIX = Fix(
-    "Start the recordings together: step the profiler in the same step on all ranks, after a barrier.",
-    CODE["barrier"],
-    "https://docs.pytorch.org/docs/stable/profiler.html",
-)

@@ -13,7 +13,7 @@ from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.rules.job_verdict import limiter_parts
 from tb_gpudiag.jobs.rules.job_words import at_most, capitalized, collective_text
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
-from tb_gpudiag.rules.rule import fix_code
+from tb_gpudiag.rules.rule import fix_code, page_fixes
 from tb_gpudiag.rules.shared.exposure_advice import KEEP_WHOLE, REDUCE_ONCE
 from tb_gpudiag.vocabulary import levels, marks
 from tb_gpudiag.vocabulary.collective_kinds import FSDP, GRADIENTS, OPTIMIZER
@@ -21,6 +21,7 @@ from tb_gpudiag.wording.format import share, size_bytes
 from tb_gpudiag.wording.quantity import duration, mean, number, size
 
 CODE = fix_code(__name__)
+FIXES = page_fixes(__name__)
 
 # Healthy jobs of two ranks on one CPU show up to 30%, and simulated ones of tensor-parallel layers 28%.
 LEAST_SHARE = 0.40
@@ -67,7 +68,7 @@ def check(facts: JobFacts) -> RuleAnswer:
         f"{collective_text(most.kind)}s{of}",
         summary="All ranks have arrived, data moves, and nothing computes. Whether the job needs all of this "
         "data, the traces cannot show.",
-        fix=_FEWER if 0 < most.bytes <= SMALL_BYTES else _FIX,
+        fix=FIXES["fewer"] if 0 < most.bytes <= SMALL_BYTES else FIXES["less"],
         cost_ns=transfer_ns,
         saving=at_most(facts, int(limiter_parts(facts)["communication"])),
         evidence=[
@@ -195,7 +196,7 @@ def _buffers(facts: JobFacts, chosen: Bool) -> Finding:
         f"{share(buffers_ns, facts.job_ns)} of the time",
         summary=f"DistributedDataParallel sends the buffers of rank 0 to all ranks, in messages{of}, and the "
         "forward pass waits for them. Whether they have to be equal, the traces cannot show.",
-        fix=_OWN_BUFFERS,
+        fix=FIXES["buffers"],
         cost_ns=buffers_ns,
         saving=at_most(facts, max(buffers_ns, length_ns)),
         evidence=[
@@ -262,21 +263,4 @@ _GRADIENTS = _SentAgain(
     ),
 )
 
-_OWN_BUFFERS = Fix(
-    "Let each rank keep its own buffers, if they do not have to be equal.",
-    CODE["buffers"],
-    "https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
-)
-
 # A small message takes as long as its latency: fewer bytes change nothing.
-_FEWER = Fix(
-    "Send such small messages less often, or several in one collective.",
-    CODE["fewer"],
-    "https://docs.pytorch.org/docs/stable/distributed.html",
-)
-
-_FIX = Fix(
-    "Send less: not in every step, in 16 bits, or only what is read.",
-    CODE["less"],
-    "https://docs.pytorch.org/docs/stable/ddp_comm_hooks.html",
-)

@@ -16,13 +16,13 @@ from tb_gpudiag.jobs.rules.job_words import (
     not_matched,
     ranks_evidence,
 )
-from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity
-from tb_gpudiag.rules.rule import fix_code
+from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, RuleAnswer, Severity
+from tb_gpudiag.rules.rule import page_fixes
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import count, in_quotes, ranks_text, size_bytes
 from tb_gpudiag.wording.quantity import number
 
-CODE = fix_code(__name__)
+FIXES = page_fixes(__name__)
 
 # Ends of one collective differ by microseconds. If a rank leaves before another one arrives, by more than
 # this, the two are not the same collective, or the clocks are wrong.
@@ -79,7 +79,7 @@ def _not_simultaneous(facts: JobFacts, apart: float) -> Finding:
         summary="In most of the collectives that agree in kind, size and order, a rank leaves before another "
         "one arrives. These recordings are of different steps, or of different jobs. Nothing is said about "
         "waiting.",
-        fix=_FIX,
+        fix=FIXES["same_path"],
         leads=True,
         evidence=[
             Evidence("Left early", number(round(apart * len(facts.waits)), "collective")),
@@ -101,7 +101,7 @@ def _finding(facts: JobFacts, found: list[Mismatch]) -> Finding:
     return Finding(
         title=_title(what, capitalized(who), several, times, worst[0]),
         summary=_SUMMARIES[what],
-        fix=_FIX,
+        fix=FIXES["same_path"],
         leads=True,
         evidence=[
             ranks_evidence(facts, np.array(sorted(members))),
@@ -156,10 +156,3 @@ def _described(facts: JobFacts, one: Mismatch) -> tuple[str, str]:
     if one.what == "kind":
         return label, f"{who}: {collective_text(odd)}, others: {collective_text(usual)}"
     return label, f"{who}: {'lacks' if one.what == 'missing' else one.what} {collective_text(usual)}".rstrip()
-
-
-_FIX = Fix(
-    "Let all ranks run the same code on the same steps. Record the same steps on all ranks.",
-    CODE["same_path"],
-    "https://docs.pytorch.org/docs/stable/distributed.html#debugging-torch-distributed-applications",
-)

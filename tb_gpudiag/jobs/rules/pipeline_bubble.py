@@ -8,13 +8,14 @@ from typing import Final
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.pipeline import Pipeline
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving, Severity
-from tb_gpudiag.rules.rule import fix_code
+from tb_gpudiag.rules.rule import fix_code, page_fixes
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.collective_kinds import PIPELINE
 from tb_gpudiag.wording.format import count, share
 from tb_gpudiag.wording.quantity import duration, number, share_of
 
 CODE = fix_code(__name__)
+FIXES = page_fixes(__name__)
 
 # Four micro-batches for each stage leave a bubble of up to 20%, which those who train large models accept.
 LEAST_SHARE = 0.25
@@ -86,8 +87,4 @@ def _fix(found: Pipeline, bubble: float) -> Fix:
             CODE["micro_batches"],
             "https://docs.pytorch.org/docs/stable/distributed.pipelining.html",
         )
-    return Fix(
-        "Make the stages equally long: the schedule explains less than half of the waiting.",
-        CODE["balance"],
-        "https://docs.pytorch.org/docs/stable/distributed.pipelining.html",
-    )
+    return FIXES["balance"]

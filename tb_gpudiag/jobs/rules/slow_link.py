@@ -14,13 +14,13 @@ from tb_gpudiag.jobs.rules.job_words import (
     culprits_text,
     ranks_evidence,
 )
-from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Saving
-from tb_gpudiag.rules.rule import fix_code
+from tb_gpudiag.rules.answer import Clear, Evidence, Finding, RuleAnswer, Saving
+from tb_gpudiag.rules.rule import page_fixes
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import count, figures, share
 from tb_gpudiag.wording.quantity import bandwidth, duration, ratio, size
 
-CODE = fix_code(__name__)
+FIXES = page_fixes(__name__)
 
 # Below this, a faster link is hardly noticed.
 LEAST_SHARE = levels.MEASURABLE
@@ -75,7 +75,7 @@ def _finding(facts: JobFacts, slow: list[Slower], cost_ns: int, window_ns: int) 
         title=title,
         summary=f"{how} That is the transfer after the last rank has arrived, so no rank is late: the "
         "link is slow.",
-        fix=_FIX,
+        fix=FIXES["measure"],
         cost_ns=cost_ns,
         saving=Saving(0, cost_ns, "at most"),
         evidence=[
@@ -128,7 +128,7 @@ def _below_peak(facts: JobFacts) -> Finding | None:
                 f"{share(reached, peak)} of NVLink's peak",
                 summary=f"{capitalized(collective_text(like.kind))} operations on one host are much slower "
                 "than NVLink is. They probably use PCIe, shared memory or sockets.",
-                fix=_FIX,
+                fix=FIXES["measure"],
                 cost_ns=cost_ns,
                 saving=Saving(0, cost_ns, "at most"),
                 evidence=[
@@ -138,10 +138,3 @@ def _below_peak(facts: JobFacts) -> Finding | None:
                 ],
             )
     return None
-
-
-_FIX = Fix(
-    "Check the link of these ranks: its transport, its speed and errors. Measure it with nccl-tests.",
-    CODE["measure"],
-    "https://github.com/NVIDIA/nccl-tests",
-)

@@ -26,11 +26,11 @@ from tb_gpudiag.jobs.rules.uneven_ranks import LEAST_STEPS, SLOWER, Uneven, find
 from tb_gpudiag.jobs.step_parts import ids_of
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving, Severity
-from tb_gpudiag.rules.rule import fix_code
+from tb_gpudiag.rules.rule import page_fixes
 from tb_gpudiag.wording.format import count, figures, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, ratio
 
-CODE = fix_code(__name__)
+FIXES = page_fixes(__name__)
 
 
 def check(facts: JobFacts) -> RuleAnswer:
@@ -106,7 +106,7 @@ def _in_turn(facts: JobFacts, uneven: Uneven) -> Finding:
         "lost",
         summary=f"In {uneven.steps} of {count(uneven.of_steps, 'step')} one rank is late because of "
         f"{part_text(uneven.part)}, and all others wait for it. These were {culprits_text(facts, members)}.",
-        fix=_TOGETHER,
+        fix=FIXES["together"],
         cost_ns=uneven.high_ns,
         saving=_saving(uneven, chance),
         evidence=[
@@ -147,48 +147,10 @@ def _why(uneven: Uneven, several: bool, device: str) -> str:
     return f"{its} {spends} the time on {part_text(uneven.part)}."
 
 
-_FIXES = {
-    "computing": Fix(
-        "Check that GPU: clocks, temperature, power limit, other processes. Replace it, or leave it out.",
-        CODE["computing"],
-        "https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html",
-    ),
-    "input": Fix(
-        "Give this rank's loader the same work and the same disk as the others', and more workers.",
-        CODE["input"],
-        "https://docs.pytorch.org/docs/stable/data.html",
-    ),
-    "python": Fix(
-        "Move what only this rank's Python does out of the step: garbage collection, logging, saving.",
-        CODE["python"],
-        "https://docs.python.org/3/library/gc.html",
-    ),
-    "sync": Fix(
-        "Do not read results of the GPU on this rank in every step: log every 50th step, or copy without "
-        "waiting.",
-        CODE["sync"],
-        "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
-    ),
-    "allocator": Fix(
-        "This rank gets memory from the driver in the step. Give all ranks batches of the same shapes, or "
-        "let segments grow.",
-        CODE["allocator"],
-        "https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management",
-    ),
-}
-
-
-_TOGETHER = Fix(
-    "Let all ranks do this in the same step, so that they wait once, or move it to a thread of its own.",
-    CODE["together"],
-    "https://docs.python.org/3/library/concurrent.futures.html",
-)
-
-
 def _fix(uneven: Uneven, device: str, said: pb.Finding | None) -> Fix:
     if said is not None and said.rule in ids_of("mode"):
         return fix_of(said) or _READ_ITS_REPORT
-    known = None if (device, uneven.part) == ("CPU", "computing") else _FIXES.get(uneven.part)
+    known = None if (device, uneven.part) == ("CPU", "computing") else FIXES.get(uneven.part)
     return known or fix_of(said) or _READ_ITS_REPORT
 
 

@@ -11,14 +11,14 @@ from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.operations import COMPUTING
 from tb_gpudiag.jobs.rules.job_verdict import limiter_parts
 from tb_gpudiag.jobs.rules.job_words import at_most, capitalized, collective_text
-from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer
-from tb_gpudiag.rules.rule import fix_code
+from tb_gpudiag.rules.answer import Clear, Evidence, Finding, RuleAnswer
+from tb_gpudiag.rules.rule import page_fixes
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.collective_kinds import FSDP, GRADIENTS
 from tb_gpudiag.wording.format import count, share, size_bytes
 from tb_gpudiag.wording.quantity import duration, number, size
 
-CODE = fix_code(__name__)
+FIXES = page_fixes(__name__)
 
 # Below this, a fix is hardly noticed.
 LEAST_SHARE = levels.MEASURABLE
@@ -71,7 +71,7 @@ def check(facts: JobFacts) -> RuleAnswer:
         "the time",
         summary=f"{capitalized(kind)} operations of {size_bytes(rows.bytes)} follow one another, and nothing "
         "computes between them. Each takes as long as its latency, whatever its size.",
-        fix=_FIX,
+        fix=FIXES["flat"],
         cost_ns=rows.lost_ns,
         saving=at_most(facts, rows.saved_ns, beyond=_CALLS),
         evidence=[
@@ -197,25 +197,11 @@ _UNITS = {
     FSDP: (
         "FSDP gathers and reduces small units by themselves",
         "Each unit has hooks in Python, too. The weights",
-        Fix(
-            "Make whole blocks the units of FSDP, not single layers.",
-            CODE["units"],
-            "https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html",
-        ),
+        FIXES["units"],
     ),
     GRADIENTS: (
         "Gradients are reduced in small messages",
         "The gradients",
-        Fix(
-            "Reduce more gradients at once: DistributedDataParallel does so unless bucket_cap_mb is small.",
-            CODE["buckets"],
-            "https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
-        ),
+        FIXES["buckets"],
     ),
 }
-
-_FIX = Fix(
-    "Send many tensors in one collective: flatten them, or leave the reduction to DistributedDataParallel.",
-    CODE["flat"],
-    "https://docs.pytorch.org/docs/stable/notes/ddp.html",
-)

@@ -30,14 +30,14 @@ from tb_gpudiag.jobs.rules.uneven_ranks import (
     Uneven,
     find_uneven,
 )
-from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Saving, Severity
-from tb_gpudiag.rules.rule import fix_code
+from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, RuleAnswer, Saving, Severity
+from tb_gpudiag.rules.rule import page_fixes
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.collective_kinds import EXPERT, PIPELINE
 from tb_gpudiag.wording.format import count, ranks_text, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, ratio
 
-CODE = fix_code(__name__)
+FIXES = page_fixes(__name__)
 
 # One of the ranks is the slowest in any step. In healthy jobs it is up to 2% above its peers, and even work
 # would save up to 2%. Uneven batches make it 9% and more.
@@ -95,7 +95,7 @@ def _in_turn(facts: JobFacts, window_ns: int) -> Finding | None:
         title=f"{capitalized(batches)} are uneven: {time_ns(saved_ns / steps)} per step lost",
         summary="Ranks with the same role compute about equally long in all, but each in turn has the "
         f"longest of the {batches}, and the others wait.{barriers}",
-        fix=_BATCHES,
+        fix=FIXES["batches"],
         cost_ns=saved_ns,
         saving=saving,
         evidence=[
@@ -161,7 +161,7 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
     return Finding(
         title=title,
         summary=summary,
-        fix=fix_of(said) or (_EXPERTS if EXPERT in facts.parallelism else _BATCHES),
+        fix=fix_of(said) or (FIXES["experts"] if EXPERT in facts.parallelism else FIXES["batches"]),
         cost_ns=uneven.high_ns,
         # Even batches are even for all ranks, not only for these.
         saving=Saving(0, uneven.all_ns, "estimate"),
@@ -195,7 +195,7 @@ def _stages(facts: JobFacts, window_ns: int) -> Finding | None:
     return Finding(
         title=f"The pipeline stage of {who} computes {share(more_ns, others)} longer than the other stages",
         summary="A pipeline is as fast as its slowest stage: the others wait for its microbatches.",
-        fix=_STAGES,
+        fix=FIXES["stages"],
         cost_ns=more_ns,
         saving=Saving(0, more_ns, "estimate"),
         evidence=[
@@ -205,24 +205,3 @@ def _stages(facts: JobFacts, window_ns: int) -> Finding | None:
             Evidence("Computing of the others", duration(others)),
         ],
     )
-
-
-_BATCHES = Fix(
-    "Give every rank the same amount of work: sort by length, pack sequences, or limit tokens per batch "
-    "instead of samples.",
-    CODE["batches"],
-    "https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.Sampler",
-)
-
-_EXPERTS = Fix(
-    "Balance what the ranks get: limit the tokens per expert, balance the router, and plan shards of "
-    "embedding tables from real statistics.",
-    CODE["experts"],
-    "https://docs.pytorch.org/torchrec/",
-)
-
-_STAGES = Fix(
-    "Move layers from the slowest stage to the others until all take equally long.",
-    CODE["stages"],
-    "https://docs.pytorch.org/docs/stable/distributed.pipelining.html",
-)

@@ -38,7 +38,7 @@ def finding_message(found: RuleFinding, whole: Whole) -> pb.Finding:
     about_memory = finding.cost_bytes or finding.cost_bytes_per_step
     return pb.Finding(
         rule=rule.id,
-        name=rule.name,
+        name=f"{rule.name}/{finding.case}" if finding.case else rule.name,
         severity=found.severity.name,
         title=one_line(finding.title),
         summary=one_line(finding.summary, SENTENCES_LIMIT),

@@ -9,7 +9,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.launch_modes import AllocatorCalls
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
-from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
+from tb_gpudiag.rules.rule import Claimed, Rule, page_fixes
 from tb_gpudiag.rules.shared.emptied_cache import emptying_evidence
 from tb_gpudiag.rules.shared.lost_time import host_time, lost_time, removing
 from tb_gpudiag.vocabulary import levels
@@ -17,7 +17,7 @@ from tb_gpudiag.vocabulary.api_calls import ALLOCATOR_CALL
 from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import number, per_step
 
-CODE = fix_code(__name__)
+FIXES = page_fixes(__name__)
 
 # PyTorch's caching allocator keeps freed memory, so a steady step never calls the driver. 1% allows for one
 # late growth of the cache in a recording.
@@ -84,36 +84,26 @@ def _reason(calls: AllocatorCalls, steps: int, *, retries: int) -> tuple[str, Fi
     if retries:
         return (
             "Memory is full: the allocator empties its cache to make room, and waits for the GPU each time.",
-            Fix("Use less memory, see GD402: a smaller batch, or a lower peak.", CODE["full"], _URL),
+            FIXES["full"],
         )
     if calls.frees_in_empty_cache * 2 >= max(1, calls.frees):
         return (
             "torch.cuda.empty_cache() makes most of the calls that free memory.",
-            Fix("Remove torch.cuda.empty_cache() from the loop.", CODE["empty_cache"], _URL),
+            FIXES["empty_cache"],
         )
     turns, both = calls.turns, calls.allocations + calls.frees
     if turns >= LEAST_TURNS * max(1, steps) and turns >= LEAST_TURN_SHARE * both:
         return (
             "Here, allocations and frees alternate tensor by tensor: the cache is switched off.",
-            Fix(
-                "Switch the caching allocator on again: unset PYTORCH_NO_CUDA_MEMORY_CACHING and, on ROCm, "
-                "PYTORCH_NO_HIP_MEMORY_CACHING.",
-                CODE["caching_off"],
-                _URL,
-            ),
+            FIXES["caching_off"],
         )
     if calls.retries:
         return (
             "Memory was probably full: an operator asks the driver for memory, frees cached blocks, and asks "
             "again.",
-            Fix("Use less memory, see GD402: a smaller batch, or a lower peak.", CODE["full"], _URL),
+            FIXES["full"],
         )
-    return "", Fix(
-        "Let the caching allocator keep its memory: no empty_cache() in the loop, steady peak sizes, and "
-        "buffers that are pinned once.",
-        CODE["keep_cache"],
-        _URL,
-    )
+    return "", FIXES["keep_cache"]
 
 
 def _empty_cache_evidence(calls: AllocatorCalls, steps: int) -> list[Evidence]:

@@ -10,13 +10,13 @@ from tb_gpudiag.facts.core.intervals import Intervals, clip, merged
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.facts.waiting.sync_sites import calls_in
-from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, Removable, RuleAnswer
-from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
+from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Removable, RuleAnswer
+from tb_gpudiag.rules.rule import Claimed, Rule, page_fixes
 from tb_gpudiag.rules.shared.lost_time import Lost, lost_time
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.quantity import duration, number
 
-CODE = fix_code(__name__)
+FIXES = page_fixes(__name__)
 
 # The mode checks every node. A backward pass of the user's own may look for NaN in some.
 LEAST_CHECKED = levels.HALF
@@ -42,11 +42,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         summary="After each node of the backward pass, torch looks for NaN in the gradients and waits for "
         "the answer, and it keeps the Python stack of each forward operator. That is for finding the "
         "operator that made a NaN.",
-        fix=Fix(
-            "Turn anomaly detection off.",
-            CODE["off"],
-            "https://docs.pytorch.org/docs/stable/autograd.html#anomaly-detection",
-        ),
+        fix=FIXES["off"],
         cost_ns=cost_ns,
         evidence=[
             Evidence.of_window("Lost to it", cost_ns, lost.window_ns),

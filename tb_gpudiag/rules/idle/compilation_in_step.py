@@ -17,14 +17,15 @@ from tb_gpudiag.facts.waiting.compilation import (
     compile_work,
     compiled_functions,
 )
-from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity
-from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
+from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, RuleAnswer, Severity
+from tb_gpudiag.rules.rule import Claimed, Rule, fix_code, page_fixes
 from tb_gpudiag.rules.shared.compile_causes import Why, recompiled_fix
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, lost_time, places, removing
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.quantity import duration, number
 
 CODE = fix_code(__name__)
+FIXES = page_fixes(__name__)
 
 # Nothing is compiled in steady state. A single lazy kernel load takes about a millisecond, which is noise in
 # a window of many.
@@ -53,7 +54,6 @@ _ONCE_SUMMARY = (
 )
 
 _URL = "https://docs.pytorch.org/docs/stable/user_guide/torch_compiler/torch.compiler_troubleshooting.html"
-_LOAD_URL = "https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#lazy-loading"
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
@@ -98,11 +98,7 @@ def _captured(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
         title=lost.sentence("Capturing CUDA graphs again", cost_ns),
         summary="A captured graph is meant to be replayed. Here graphs are captured again while the GPU "
         "waits: a shape or an address changes, or a replay waits for a backward pass that never comes.",
-        fix=Fix(
-            "Run inference under torch.inference_mode(), and keep shapes the same: then graphs are replayed.",
-            CODE["captured_again"],
-            _URL,
-        ),
+        fix=FIXES["captured_again"],
         evidence=[
             Evidence.of_window("Capturing", cost_ns, lost.window_ns),
             Evidence("Captures", number(len(times.start))),
@@ -127,11 +123,7 @@ def _compiled(facts: Facts, lost: Lost, chosen: Bool, work: CompileWork) -> Find
         summary=_RECOMPILED_SUMMARY.format(waits=waits) + why.sentence
         if again
         else _ONCE_SUMMARY.format(waits=waits),
-        fix=recompiled_fix(why.kind, CODE, _URL)
-        if again
-        else Fix(
-            "Record after warm-up; if later steps compile too, find out why.", CODE["record_later"], _URL
-        ),
+        fix=recompiled_fix(why.kind, CODE, _URL) if again else FIXES["record_later"],
         cost_ns=cost_ns,
         leads=once and lost.device != NO_DEVICE and cost_ns >= MOST * lost.window_ns,
         evidence=[
@@ -170,7 +162,7 @@ def _loaded(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
         summary="The driver loads a kernel's code at its first use, and the GPU waits meanwhile. In a steady "
         "run this happens once per kernel: either the recording began too early, or new shapes need new "
         "kernels.",
-        fix=Fix("Run every kernel once before the measured steps.", CODE["load"], _LOAD_URL),
+        fix=FIXES["load"],
         cost_ns=cost_ns,
         evidence=[
             Evidence.of_window("Loading", cost_ns, lost.window_ns),

@@ -9,7 +9,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.stream_waits import Awaited
 from tb_gpudiag.facts.waiting.sync_sites import waits_in
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer
-from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
+from tb_gpudiag.rules.rule import Claimed, Rule, fix_code, page_fixes
 from tb_gpudiag.rules.shared.lost_time import lost_time
 from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL
 from tb_gpudiag.vocabulary import levels
@@ -17,6 +17,7 @@ from tb_gpudiag.wording.format import in_quotes, share
 from tb_gpudiag.wording.quantity import duration, number
 
 CODE = fix_code(__name__)
+FIXES = page_fixes(__name__)
 
 # A filled queue is healthy. A little idle time while work is queued is normal too: streams and copies depend
 # on each other.
@@ -112,7 +113,7 @@ def _fix(facts: Facts, awaiting: bool) -> Fix:
         return Fix(f"Record with synchronization events. {ranks}".strip(), CODE["sync_events"], PROFILER_URL)
     if ranks:
         return Fix(ranks, "", PROFILER_URL)
-    return Fix("Look for other processes on the GPU while the job runs.", CODE["processes"])
+    return FIXES["processes"]
 
 
 def _awaiting(awaited: list[Awaited]) -> list[Evidence]:

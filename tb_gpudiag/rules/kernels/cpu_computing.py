@@ -9,7 +9,7 @@ from tb_gpudiag.facts.core.places import by_operator
 from tb_gpudiag.facts.core.steady import MOST
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
-from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
+from tb_gpudiag.rules.rule import Claimed, Rule, fix_code, page_fixes
 from tb_gpudiag.rules.shared.cpu_job import cpu_time
 from tb_gpudiag.rules.shared.lost_time import Lost, lost_time, places, removing
 from tb_gpudiag.rules.shared.odd_recordings import gpu_error
@@ -18,6 +18,7 @@ from tb_gpudiag.vocabulary.operators import MULTIPLIES
 from tb_gpudiag.wording.format import one_line
 
 CODE = fix_code(__name__)
+FIXES = page_fixes(__name__)
 
 _COMPILE = "model = torch.compile(model)\n"
 
@@ -102,11 +103,7 @@ def _of_tables(facts: Facts, lost: Lost) -> Finding | None:
         title=lost.sentence("Making gradients of a whole table", cost_ns),
         summary="An embedding's gradient has a row for each row of its table, and is filled with zeros for "
         "all that a step does not use. The optimizer goes over all rows, too.",
-        fix=Fix(
-            "If a step uses few rows of the table, give it sparse gradients.",
-            CODE["sparse"],
-            "https://docs.pytorch.org/docs/stable/generated/torch.nn.Embedding.html",
-        ),
+        fix=FIXES["sparse"],
         evidence=[
             Evidence.of_window("Gradients of tables", cost_ns, lost.window_ns),
             Evidence.of_window("Optimizer", lost.total_ns(optimizer), lost.window_ns),

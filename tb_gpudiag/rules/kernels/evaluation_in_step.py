@@ -12,7 +12,7 @@ from tb_gpudiag.arrays import NONE, Bool, Int64, marked
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.training_mode import before_backward
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity
-from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
+from tb_gpudiag.rules.rule import Claimed, Rule, page_fixes
 from tb_gpudiag.rules.shared.cpu_job import in_overhead
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.rules.shared.lost_time import lost_time, places
@@ -21,7 +21,7 @@ from tb_gpudiag.vocabulary.torch_frames import HostTask
 from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import number, per_step
 
-CODE = fix_code(__name__)
+FIXES = page_fixes(__name__)
 
 # The steps of public trainings spend up to 5% here, most of them none.
 LEAST_SHARE = levels.SIZEABLE
@@ -129,7 +129,7 @@ _WITHOUT = (
     "does not show whether each step needs them."
 )
 
-_RARELY = Fix("Run what not every step needs in every hundredth.", CODE["rarely"])
+_RARELY = FIXES["rarely"]
 
 _EVALUATES = _Case(
     "Evaluation, in the steps of the training, takes",

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.peaks import Peaks
-from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
-from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
+from tb_gpudiag.rules.answer import Clear, Evidence, Finding, RuleAnswer, Severity
+from tb_gpudiag.rules.rule import Claimed, Rule, page_fixes
 from tb_gpudiag.rules.shared.kernel_time import HALF_THE_BYTES, KernelTime
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.quantity import number, throughput
 
-CODE = fix_code(__name__)
+FIXES = page_fixes(__name__)
 
 # Public traces spend at most 0.6% of the window here: metrics and counters in FP64. More is a model or data
 # that became FP64 unnoticed, or is meant to be.
@@ -51,11 +51,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             else ""
         )
         + "Neural networks do not need FP64: a NumPy array usually brought it in.",
-        fix=Fix(
-            "Convert data and model to FP32, unless the results need FP64.",
-            CODE["convert"],
-            "https://docs.pytorch.org/docs/stable/tensor_attributes.html#torch-dtype",
-        ),
+        fix=FIXES["convert"],
         removable=removable,
         evidence=[
             time.evidence("FP64 kernels", cost_ns),

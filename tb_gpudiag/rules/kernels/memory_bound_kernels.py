@@ -9,7 +9,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
-from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
+from tb_gpudiag.rules.rule import Claimed, Rule, fix_code, page_fixes
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.kernel_families import Family
@@ -17,6 +17,7 @@ from tb_gpudiag.wording.quantity import number
 from tb_gpudiag.wording.vocabulary import FAMILIES
 
 CODE = fix_code(__name__)
+FIXES = page_fixes(__name__)
 
 # The most that fusing could save. Public traces of convolutional training reach 7 to 13%. A tenth of the
 # window is worth trying a compiler.
@@ -27,13 +28,6 @@ SHORTEST_NS = 5_000
 
 # These do a few operations per element that they read or write. A GPU could do a hundred.
 BOUND_BY_MEMORY = (Family.ELEMENTWISE, Family.REDUCTION, Family.NORMALIZATION, Family.SOFTMAX, Family.COPY)
-
-OPTIMIZER_FIX = Fix(
-    "Let the optimizer pass over the weights once. If a step uses few rows of a large table, give the table "
-    "sparse gradients.",
-    CODE["optimizer"],
-    "https://docs.pytorch.org/docs/stable/optim.html",
-)
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
@@ -64,7 +58,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         summary="Elementwise kernels, reductions, normalizations and copies compute little, so memory "
         "bandwidth limits them. In a row, each one reads back what the previous one just wrote. One fused "
         "kernel reads the data once.",
-        fix=OPTIMIZER_FIX
+        fix=FIXES["optimizer"]
         if time.mostly(removable, time.device.kernels_for_many_tensors)
         else _fix(facts.job, compiled=compiled, convolves=kernels.convolves),
         cost_ns=cost_ns,

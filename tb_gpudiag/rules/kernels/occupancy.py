@@ -8,14 +8,14 @@ from tb_gpudiag.arrays import Bool
 from tb_gpudiag.facts.core.intervals import EMPTY, coverage, intersect
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.multiprocessors import Occupancy, alone, occupancy
-from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity
-from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
+from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, RuleAnswer, Severity
+from tb_gpudiag.rules.rule import Claimed, Rule, page_fixes
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.wording.quantity import mean, number, share_of
 
-CODE = fix_code(__name__)
+FIXES = page_fixes(__name__)
 
 # Public traces of healthy convolutional training lose 4 to 6% to last waves, and spend less than 1% in
 # kernels with low occupancy.
@@ -93,11 +93,7 @@ def _last_waves(time: KernelTime, resident: Occupancy, tail: Bool) -> Finding | 
         title=f"Partly empty last waves waste {time.of_window(cost_ns)} of the time",
         summary="These kernels have a few more blocks than the GPU runs at once. The remaining blocks take "
         "as long as a full wave, and most multiprocessors are idle meanwhile.",
-        fix=Fix(
-            "Choose sizes that fill whole waves, or so many waves that the last one hardly matters.",
-            CODE["sizes"],
-            "https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html",
-        ),
+        fix=FIXES["sizes"],
         cost_ns=cost_ns,
         removable=time.saving_above_peaks(tail, cost_ns),
         evidence=[
@@ -123,11 +119,7 @@ def _low_occupancy(time: KernelTime, resident: Occupancy, low: Bool) -> Finding 
         title=f"Kernels with low occupancy take {time.of_window(total_ns)} of the time",
         summary="Their blocks need so many registers or so much shared memory that few warps fit on a "
         "multiprocessor. It has too little other work while it waits for memory.",
-        fix=Fix(
-            "Reduce the registers and shared memory per block, if the kernel is your own.",
-            CODE["smaller"],
-            "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/index.html#occupancy",
-        ),
+        fix=FIXES["smaller"],
         cost_ns=total_ns,
         removable=time.saving_above_peaks(low, total_ns * (1 - fit)),
         evidence=[

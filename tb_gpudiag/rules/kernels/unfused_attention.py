@@ -5,13 +5,13 @@ from __future__ import annotations
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.kernels import UnfusedAttention
-from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, Removable, RuleAnswer
-from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
+from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Removable, RuleAnswer
+from tb_gpudiag.rules.rule import Claimed, Rule, page_fixes
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.quantity import Quantity, duration, number
 
-CODE = fix_code(__name__)
+FIXES = page_fixes(__name__)
 
 # Public traces with unfused attention spend 22% of the window between the two matmuls, or less than 1%. No
 # trace is in between. Below 5% a fix hardly changes the step time.
@@ -36,11 +36,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         summary="Separate kernels write the attention scores to memory, scale, mask and normalize them, and "
         "read them back. Fused attention keeps the scores on chip and needs none of these kernels. Its "
         "memory grows linearly with the sequence length, not quadratically.",
-        fix=Fix(
-            "Compute attention with a fused operator.",
-            CODE["fused"],
-            "https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html",
-        ),
+        fix=FIXES["fused"],
         removable=Removable(
             time.shorter(
                 (found.between, cost_ns / time.total_ns(found.between)),

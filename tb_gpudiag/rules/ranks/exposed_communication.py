@@ -15,7 +15,7 @@ from tb_gpudiag.facts.kernels.collectives import (
     CollectiveLaunches,
     collective_launches,
     collectives,
-    experts_overlap,
+    exchanged_again,
     exposed_communication,
 )
 from tb_gpudiag.facts.kernels.exposure import UnitExposure, exposed_waiting_ns, far_longer_ns
@@ -32,7 +32,7 @@ from tb_gpudiag.rules.answer import (
     RuleAnswer,
     Severity,
 )
-from tb_gpudiag.rules.rule import ERROR_SHARE, Claimed, Rule, fix_code
+from tb_gpudiag.rules.rule import ERROR_SHARE, Claimed, Rule, fix_code, page_fixes
 from tb_gpudiag.rules.shared.cpu_job import COMMUNICATES, cpu_time
 from tb_gpudiag.rules.shared.exposure_advice import (
     LATE_RANK,
@@ -52,6 +52,7 @@ from tb_gpudiag.wording.quantity import duration, number, share_of
 from tb_gpudiag.wording.vocabulary import collective
 
 CODE = fix_code(__name__)
+FIXES = page_fixes(__name__)
 
 # Public traces of jobs with few and small collectives show 2%, and those in which communication is the main
 # problem 15 to 64%. The verdict also requires a tenth of the step window before it names a limiter.
@@ -69,78 +70,27 @@ WAITING_SHARE = levels.HALF
 
 KINDS_SHOWN = 4
 
+# A layer combines what it has dispatched. Two micro-batches in turn, or sending and receiving by two kernels,
+# put two kernels of a kind in a row: half of them follow one of their own. Both together put four, and three
+# quarters do: then tokens travel while the GPU computes on another micro-batch.
+MOSTLY_AGAIN = 0.6
 
-LATE_HOSTS = Fix(
-    "Make the ranks' hosts faster first: this rank's host keeps its GPU idle even longer, and every "
-    "collective waits for the latest rank.",
-    CODE["late_hosts"],
-    "https://docs.pytorch.org/docs/stable/profiler.html",
-)
+
+LATE_HOSTS = FIXES["late_hosts"]
 """While hosts are late, most of a collective's time is waiting, and tuning what is sent changes little."""
 
-_DATA_PARALLEL = Fix(
-    "Use DistributedDataParallel, with a process for each GPU: DataParallel sends the whole model to each "
-    "GPU in every step.",
-    CODE["data_parallel"],
-    "https://docs.pytorch.org/docs/stable/notes/ddp.html",
-)
-
-
-def _and_slow_rank(name: str) -> str:
-    return f"{CODE[name]}\n\n{CODE['slow_rank']}"
-
-
 _FIXES = {
-    Collective.ALL_REDUCE: Fix(
-        "Overlap the all-reduces with the backward pass, reduce less often, or find the rank that the others "
-        "wait for.",
-        _and_slow_rank("all_reduce"),
-        "https://docs.pytorch.org/docs/stable/notes/ddp.html",
-    ),
-    Collective.SHARDED: Fix(
-        "Gather the next layers' weights while these compute, and shard less if memory allows.",
-        _and_slow_rank("sharded"),
-        "https://docs.pytorch.org/docs/stable/fsdp.html",
-    ),
-    Collective.ALL_TO_ALL: Fix(
-        "Start the next batch's exchange while the GPU computes this one, send less, and balance the shards "
-        "(embedding tables or experts).",
-        _and_slow_rank("all_to_all"),
-        "https://docs.pytorch.org/torchrec/",
-    ),
-    Collective.POINT_TO_POINT: Fix(
-        "Shorten the pipeline's bubble: more microbatches, an interleaved schedule, stages of equal length.",
-        CODE["point_to_point"],
-        "https://docs.pytorch.org/docs/stable/distributed.pipelining.html",
-    ),
-    Collective.BROADCAST: Fix(
-        "Broadcast less: not in every step, and not from a rank that the others wait for.",
-        _and_slow_rank("broadcast"),
-        "https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
-    ),
-    Collective.OTHER: Fix(
-        "Overlap communication with computing, communicate less often, or find the rank that the others wait "
-        "for.",
-        _and_slow_rank("other"),
-        "https://docs.pytorch.org/docs/stable/distributed.html",
-    ),
+    Collective.ALL_REDUCE: FIXES["all_reduce"],
+    Collective.SHARDED: FIXES["sharded"],
+    Collective.ALL_TO_ALL: FIXES["all_to_all"],
+    Collective.POINT_TO_POINT: FIXES["point_to_point"],
+    Collective.BROADCAST: FIXES["broadcast"],
+    Collective.OTHER: FIXES["other"],
 }
-
-_OVERLAPPED = Fix(
-    "This exchange is overlapped already: send less, and balance the experts.",
-    CODE["overlapped"],
-    "https://github.com/deepseek-ai/DeepEP",
-)
 
 _WHAT_IS_LEFT = (
     " Tokens travel to their experts and back while the GPU computes on another micro-batch: this is what "
     "the kernels that send and receive them take."
-)
-
-_TENSOR_PARALLEL = Fix(
-    "Split the model over fewer GPUs, or use all-reduces made for small messages.",
-    _and_slow_rank("tensor_parallel"),
-    "https://docs.pytorch.org/docs/stable/distributed.tensor.parallel.html",
 )
 
 _OF_SERVER = (
@@ -149,13 +99,6 @@ _OF_SERVER = (
 )
 _OF_LAYERS = (Collective.ALL_REDUCE, Collective.SHARDED)
 """Collectives that join the parts of layers, where there are no gradients to reduce."""
-
-_SHARDED_OPTIMIZER = Fix(
-    "Start each reduce-scatter of the optimizer in the backward pass, and gather the new weights while the "
-    "next step computes.",
-    _and_slow_rank("sharded_optimizer"),
-    "https://docs.pytorch.org/docs/stable/generated/torch.Tensor.register_post_accumulate_grad_hook.html",
-)
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
@@ -180,7 +123,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     launched = collective_launches(facts.host, kernels.event[chosen], kernels.origin[chosen])
     marked = launched.by_annotation(own_ns[chosen])
     calls, units = facts.exposure.calls, list(map(_unit, facts.exposure.by_unit))
-    overlapped = experts_overlap(facts.host, kernels)
+    overlapped = exchanged_again(facts.host, kernels) >= MOSTLY_AGAIN
     waiting_ns, long_ns = exposed_waiting_ns(facts.host, calls, exposed), far_longer_ns(calls, exposed)
     modes = facts.launches.modes
     waits_for_host_ns = int(device.window_account.idle_ns[0, list(_HOST)].sum())
@@ -191,13 +134,13 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     most_in = " and ".join(f"{in_quotes(name, 60)} ({time_ns(ns)})" for name, ns in most)
     launched_in = f" Most of it is launched in {most_in}." if most else ""
     if facts.job.data_parallel:
-        fix = _DATA_PARALLEL
+        fix = FIXES["data_parallel"]
     elif waits_for_host_ns >= max(cost_ns, LATE_HOST_SHARE * time.window_ns):
         fix = LATE_HOSTS
     elif max(waiting_ns, long_ns) >= WAITING_SHARE * cost_ns or waits_for_a_rank(units):
         fix = LATE_RANK
     elif overlapped:
-        fix = _OVERLAPPED
+        fix = FIXES["overlapped"]
     else:
         # How collectives in graphs are called was decided at their capture.
         of_reason = None if 2 * modes.graph_work > modes.work else fix_of(units)
@@ -287,7 +230,7 @@ def _fix(launched: CollectiveLaunches, exposed_ns: Int64, job: JobKind, of_reaso
         by_caller[caller] += ns if own == kind else 0
     if kind in _OF_LAYERS and job.server is not None:
         return replace(
-            _TENSOR_PARALLEL, text=_OF_SERVER, code=CODE.get(job.server.value.lower(), CODE["server"])
+            FIXES["tensor_parallel"], text=_OF_SERVER, code=CODE.get(job.server.value.lower(), CODE["server"])
         )
     if of_reason is not None and job.training is not False:
         return of_reason
@@ -299,9 +242,9 @@ def collective_fix(kind: Collective, caller: str, training: bool | None) -> Fix:
     reduce."""
     of_layers = caller == FUNCTIONAL or (not caller and training is False)
     if kind in _OF_LAYERS and of_layers:
-        return _TENSOR_PARALLEL
+        return FIXES["tensor_parallel"]
     if kind is Collective.SHARDED and caller != FSDP:
-        return _SHARDED_OPTIMIZER if caller == OPTIMIZER else _FIXES[Collective.OTHER]
+        return FIXES["sharded_optimizer"] if caller == OPTIMIZER else _FIXES[Collective.OTHER]
     return _FIXES[kind]
 
 

@@ -9,7 +9,7 @@ from tb_gpudiag.facts.core.device_properties import parse_properties
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.gpu_use import GpuUse
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
-from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
+from tb_gpudiag.rules.rule import Claimed, Rule, page_fixes
 from tb_gpudiag.rules.shared.lost_time import lost_time
 from tb_gpudiag.rules.shared.odd_recordings import (
     capture_ns,
@@ -22,7 +22,7 @@ from tb_gpudiag.rules.shared.recording_advice import record_again
 from tb_gpudiag.wording.format import in_quotes
 from tb_gpudiag.wording.quantity import duration, number, size
 
-CODE = fix_code(__name__)
+FIXES = page_fixes(__name__)
 
 # The page lists the first ones; more say nothing new.
 _OPERATORS_SHOWN = 3
@@ -41,9 +41,6 @@ _TRACER_FAILED = (
 )
 
 _ON_A_MAC = "On a Mac, record with torch.mps.profiler instead."
-
-_CUDA_URL = "https://docs.pytorch.org/docs/stable/cuda.html"
-_APPLE_URL = "https://docs.pytorch.org/docs/stable/generated/torch.mps.profiler.profile.html"
 
 
 def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
@@ -100,14 +97,7 @@ def _unseen(use: GpuUse, *, leads: bool) -> Finding:
         title=no_gpu_sentence(use).removesuffix("."),
         summary="This file does not show how busy the GPU was, or why it was idle. What the host does may "
         "cost nothing: it may run ahead of the GPU, and its waits are the GPU's work.",
-        fix=Fix(
-            "torch.profiler does not record Apple's GPUs. Record with torch.mps.profiler, and open the "
-            "recording in Instruments.",
-            CODE["apple"],
-            _APPLE_URL,
-        )
-        if use.apple
-        else record_again(how),
+        fix=FIXES["apple"] if use.apple else record_again(how),
         evidence=list(_signs(use)),
         severity=Severity.WARNING,
         leads=leads,
@@ -123,10 +113,10 @@ def _moved_nothing(facts: Facts) -> Finding:
         if facts.recorded.memory
         else "Its operators are those of a CPU."
     )
-    fix = Fix("Move the model and each batch to the GPU.", CODE["move"], _CUDA_URL)
+    fix = FIXES["move"]
     too_large = []
     if 0 < capacity_bytes < peak_bytes:
-        fix = Fix("Move the model to the GPU, and run the batch in parts that fit.", CODE["parts"], _CUDA_URL)
+        fix = FIXES["parts"]
         too_large = [
             Evidence("At the peak", size(peak_bytes), (size(capacity_bytes, "is what the GPU has"),))
         ]

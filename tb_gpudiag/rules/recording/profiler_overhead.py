@@ -9,7 +9,7 @@ from tb_gpudiag.facts.core.intervals import Intervals
 from tb_gpudiag.facts.core.recording import Recorded
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.unslowed import Unslowed
-from tb_gpudiag.facts.waiting.lost_lead import LostLead
+from tb_gpudiag.facts.waiting.host_lead import HostLead
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.launch_advice import launch_advice
@@ -19,6 +19,7 @@ from tb_gpudiag.rules.shared.slowed_recording import (
     estimate,
     host_likely_limits,
     host_may_keep_up,
+    lost_lead,
     measure,
     slowed_sentences,
     unslowed,
@@ -85,7 +86,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
 
 
 def _slowed(facts: Facts) -> Finding:
-    lead, estimated = facts.lost_lead, unslowed(facts)
+    lead, estimated = lost_lead(facts), unslowed(facts)
     if lead is not None:
         title = f"which began {time_ns(lead.lead_ns)} ahead of the GPU and fell behind"
         why = (
@@ -120,7 +121,7 @@ def _if_the_host_limits(facts: Facts) -> str:
     return f" If it does: {advice[0].lower() if advice[1].islower() else advice[0]}{advice[1:]}"
 
 
-def _lead_evidence(lead: LostLead) -> list[Evidence]:
+def _lead_evidence(lead: HostLead) -> list[Evidence]:
     return [
         Evidence(
             "Ahead of the GPU in the first step",

@@ -8,24 +8,16 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64, marked, summed
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.kernels.little_work import SMALL_NS
 from tb_gpudiag.facts.waiting.interruptions import stalled_spans
 from tb_gpudiag.facts.waiting.overhead import LEAST, MOST, EventCosts
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.rules.answer import Evidence, Finding, Fix, Slowed
-from tb_gpudiag.rules.rule import fix_code
 from tb_gpudiag.rules.shared.lost_time import CLEAR_LEAD, ISSUING, LIMITER_SHARE, Lost
 from tb_gpudiag.vocabulary.torch_frames import HostTask
-from tb_gpudiag.wording.format import time_ns
-from tb_gpudiag.wording.quantity import duration, number, per_step
 
 COMMUNICATES = (Cause.COLLECTIVE, Cause.SYNC)
 """Causes of a thread without a GPU that waits for other ranks."""
-
-_CODE = fix_code("tb_gpudiag.rules.idle.host_bound")
 
 # Of fewer steps, none is the usual one.
 _FEWEST_STEPS = 3
@@ -36,14 +28,6 @@ RECORDED = replace(LEAST, operator=MOST.operator)
 
 # Small operators are many with and without the recorder, which takes as long as some of them.
 AS_RECORDED = EventCosts(0, 0, 0)
-
-_TUNING_URL = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
-
-FEWER_OPERATORS = Fix(
-    "Do the same with fewer and larger operators, or compile the model.",
-    _CODE["fewer_operators"],
-    _TUNING_URL,
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,41 +137,3 @@ def _by_step(steps: Steps | None, start_ns: Int64, length_ns: Int64) -> Int64:
         return np.array([length_ns.sum()], np.int64)
     step = np.maximum(0, np.searchsorted(steps.start_ns, start_ns, side="right") - 1)
     return summed(step, length_ns, len(steps))
-
-
-def python_finding(host: Host, lost: Lost, chosen: Bool) -> Finding:
-    """Report time in Python between operators. chosen: mask of it."""
-    cost_ns = lost.total_ns(chosen)
-    return Finding(
-        title=lost.sentence("Python between operators", cost_ns),
-        summary="The main thread runs Python code that calls no operator. It may compute element by element, "
-        "wait, or access files. Recording makes Python slower: compare with the step time without a "
-        "profiler.",
-        fix=Fix(
-            "Replace loops by tensor operators, and move the rest out of the step.", _CODE["faster_python"]
-        ),
-        evidence=[Evidence.of_window("Python between operators", cost_ns, lost.window_ns)],
-        **lost.where(host, chosen),
-        slowed=Slowed(lost.stretches(chosen)),
-    )
-
-
-def dispatch_finding(host: Host, lost: Lost, chosen: Bool, steps: int) -> Finding:
-    """Report time in small operators. chosen: mask of it."""
-    cost_ns, operators = lost.total_ns(chosen), np.unique(host.operator[lost.event[chosen]])
-    usual_ns = float(np.median(host.tree.own_ns[operators]))
-    whole = lost.total_ns(lost.of(Cause.DISPATCH, Cause.LAUNCH, Cause.ALLOCATOR))
-    return Finding(
-        title=lost.sentence("CPU operator overhead", cost_ns),
-        summary=f"The main thread calls {number(len(operators), 'operator')}, half of which take at most "
-        f"{duration(usual_ns)}. Dispatching such an operator takes longer than what it computes. Calls that "
-        "take far longer than the same ones otherwise do waited for a core.",
-        fix=FEWER_OPERATORS,
-        evidence=[
-            Evidence.of_window(f"In operators below {time_ns(SMALL_NS)}", cost_ns, lost.window_ns),
-            Evidence.of_window("In all operators", whole, lost.window_ns),
-            Evidence("Operators", number(len(operators), "operator"), per_step(len(operators), steps)),
-        ],
-        **lost.where(host, chosen, by_operator=True),
-        slowed=Slowed(lost.stretches(chosen)),
-    )

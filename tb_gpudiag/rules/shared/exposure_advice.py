@@ -6,87 +6,34 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from tb_gpudiag.rules.answer import Evidence, Fix
-from tb_gpudiag.rules.rule import fix_code
+from tb_gpudiag.rules.rule import page_fixes
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.collective_kinds import FULLY_SHARDED
 from tb_gpudiag.wording.format import in_quotes, time_ns
 from tb_gpudiag.wording.quantity import duration, share_of
 from tb_gpudiag.wording.vocabulary import EXPOSURE_REASONS, unit_text
 
-_CODE = fix_code("tb_gpudiag.rules.ranks.exposed_communication")
+FIXES = page_fixes("tb_gpudiag.rules.ranks.exposed_communication")
 
 # A reason for most of the exposed time decides what to do first.
 MOST: Final = levels.HALF
 
 REASONS_SHOWN: Final = 3
 
-_FSDP_URL = "https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html"
-_NOTES_URL = "https://docs.pytorch.org/docs/stable/notes/cuda.html"
+REDUCE_ONCE: Final = FIXES["no_sync"]
 
-REDUCE_ONCE: Final = Fix(
-    "Reduce the gradients of the last micro-batch only: run the others in model.no_sync().",
-    _CODE["no_sync"],
-    "https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
-)
-
-KEEP_WHOLE: Final = Fix(
-    "If memory allows, let FSDP keep weights and gradients whole between micro-batches, and reduce in the "
-    "last one only.",
-    _CODE["keep_whole"],
-    _FSDP_URL,
-)
+KEEP_WHOLE: Final = FIXES["keep_whole"]
 
 _FIXES: Mapping[str, Fix] = {
-    "same_stream": Fix(
-        "Call the collective with async_op=True, or on a stream of its own, and wait for it where its result "
-        "is used.",
-        _CODE["same_stream"],
-        "https://docs.pytorch.org/docs/stable/distributed.html",
-    ),
-    "synchronized": Fix(
-        "Do not let the host wait for the collective: read its result later, or on the GPU.",
-        _CODE["synchronized"],
-        "https://docs.pytorch.org/docs/stable/distributed.html",
-    ),
-    "rate_limited": Fix(
-        "Let FSDP gather further ahead, if memory allows: limit_all_gathers=False, or FSDP2, which needs no "
-        "limiter.",
-        _CODE["rate_limited"],
-        "https://docs.pytorch.org/docs/stable/fsdp.html",
-    ),
-    "not_prefetched": Fix(
-        "Prefetch: let FSDP gather the next unit's weights while this one computes.",
-        _CODE["prefetch"],
-        _FSDP_URL,
-    ),
+    "same_stream": FIXES["same_stream"],
+    "synchronized": FIXES["synchronized"],
+    "rate_limited": FIXES["rate_limited"],
+    "not_prefetched": FIXES["prefetch"],
     "reduced_again": REDUCE_ONCE,
-    "last_bucket": Fix(
-        "Make the last bucket smaller, so that little is left to send when the backward pass ends.",
-        _CODE["last_bucket"],
-        "https://docs.pytorch.org/docs/stable/notes/ddp.html",
-    ),
+    "last_bucket": FIXES["last_bucket"],
 }
 
-_SEPARATE_GROUPS = Fix(
-    "Give all-gathers and reduce-scatters process groups of their own: NCCL runs the collectives of a group "
-    "one after another.",
-    _CODE["separate_groups"],
-    _FSDP_URL,
-)
-
-_CONNECTIONS = Fix(
-    "Do not set CUDA_DEVICE_MAX_CONNECTIONS=1 with FSDP: all-gathers then queue behind computing that they "
-    "do not need.",
-    _CODE["connections"],
-    _NOTES_URL,
-)
-
-
-LATE_RANK = Fix(
-    "Find the rank that the others wait for: record all ranks at once, and run gpudiag job.",
-    _CODE["slow_rank"],
-    "https://docs.pytorch.org/docs/stable/profiler.html",
-)
+LATE_RANK = FIXES["slow_rank"]
 """Sending less is no fix if equal messages take very different times."""
 
 
@@ -115,9 +62,9 @@ def fix_of(units: Sequence[ExposedUnit]) -> Fix | None:
         if why == "reduced_again":
             return KEEP_WHOLE
         if why == "behind_collective":
-            return _SEPARATE_GROUPS
+            return FIXES["separate_groups"]
         if why == "after_computing" and {one.kind for one in own} == {"all_gather"}:
-            return _CONNECTIONS
+            return FIXES["connections"]
     return _FIXES.get(why)
 
 

@@ -13,13 +13,13 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.interruptions import Interruptions
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.answer import Evidence, Fix, Place
-from tb_gpudiag.rules.rule import fix_code
+from tb_gpudiag.rules.rule import page_fixes
 from tb_gpudiag.rules.shared.lost_time import Lost, lost_time, places
 from tb_gpudiag.vocabulary.frames import Frame
 from tb_gpudiag.vocabulary.torch_frames import HostTask
 from tb_gpudiag.wording.format import count, share, time_ns
 
-_CODE = fix_code("tb_gpudiag.rules.idle.host_bound")
+FIXES = page_fixes("tb_gpudiag.rules.idle.host_bound")
 
 
 class HostTaskFix(NamedTuple):
@@ -40,38 +40,22 @@ HOST_TASK_FIXES = {
     HostTask.GARBAGE: HostTaskFix(
         "garbage collection",
         "collecting garbage",
-        Fix(
-            "Collect garbage at fixed intervals instead of in every step.",
-            _CODE["garbage"],
-            "https://docs.python.org/3/library/gc.html",
-        ),
+        FIXES["garbage"],
     ),
     HostTask.LOGGING: HostTaskFix(
         "logging",
         "writing logs",
-        Fix(
-            "Log every N steps, and write from another thread.",
-            _CODE["logging"],
-            "https://docs.python.org/3/library/logging.handlers.html#queuehandler",
-        ),
+        FIXES["logging"],
     ),
     HostTask.SAVING: HostTaskFix(
         "saving files",
         "saving a file",
-        Fix(
-            "Save less often, and from another thread.",
-            _CODE["saving"],
-            "https://docs.pytorch.org/docs/stable/distributed.checkpoint.html",
-        ),
+        FIXES["saving"],
     ),
     HostTask.SLEEPING: HostTaskFix(
         "sleeping",
         "sleeping",
-        Fix(
-            "Remove the sleep from the step. To wait for something, wait for it itself, in another thread.",
-            _CODE["sleeping"],
-            "https://docs.python.org/3/library/threading.html#event-objects",
-        ),
+        FIXES["sleeping"],
         waits=True,
     ),
     HostTask.EVALUATING: HostTaskFix(
@@ -79,126 +63,73 @@ HOST_TASK_FIXES = {
         "evaluating the model",
         Fix("Evaluate less often, or on less data.", ""),
     ),
+    HostTask.SIMULATING: HostTaskFix(
+        "stepping the environment",
+        "stepping an environment or a simulator",
+        FIXES["simulate"],
+    ),
     HostTask.THREAD: HostTaskFix(
         "waiting for another thread",
         "waiting for another thread",
-        Fix(
-            "Let the other thread begin earlier, so that its result is there when the step needs it, or make "
-            "what it does faster.",
-            _CODE["wait_for_thread"],
-            "https://docs.python.org/3/library/concurrent.futures.html",
-        ),
+        FIXES["wait_for_thread"],
         waits=True,
     ),
     HostTask.PROCESS: HostTaskFix(
         "waiting for a child process",
         "waiting for a child process",
-        Fix(
-            "Start the process before the step that needs its result, keep it, and ask for the next result "
-            "before this one is used.",
-            _CODE["wait_for_process"],
-            "https://docs.python.org/3/library/concurrent.futures.html#processpoolexecutor",
-        ),
+        FIXES["wait_for_process"],
         waits=True,
     ),
     HostTask.SOCKET: HostTaskFix(
         "waiting for a socket",
         "waiting for a socket",
-        Fix(
-            "Ask for the next data while this step computes, or keep a copy of it on this machine.",
-            _CODE["wait_for_socket"],
-            "https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading",
-        ),
+        FIXES["wait_for_socket"],
         waits=True,
     ),
     HostTask.FILE: HostTaskFix(
         "reading and writing files",
         "reading or writing a file",
-        Fix(
-            "Read the next file while this step computes, from a faster disk or from memory; write from "
-            "another thread.",
-            _CODE["wait_for_file"],
-            "https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading",
-        ),
+        FIXES["wait_for_file"],
         waits=True,
     ),
     HostTask.LOCK: HostTaskFix(
         "waiting for a lock",
         "waiting for a lock",
-        Fix(
-            "Hold the lock for a shorter time in the other thread or process, or give each its own data.",
-            _CODE["wait_for_lock"],
-            "https://docs.python.org/3/library/threading.html#lock-objects",
-        ),
+        FIXES["wait_for_lock"],
         waits=True,
     ),
     HostTask.MAKING: HostTaskFix(
         "making tensors on the CPU",
         "making tensors",
-        Fix(
-            "Make them on the GPU.",
-            _CODE["random_on_gpu"],
-            "https://docs.pytorch.org/docs/stable/generated/torch.randn.html",
-        ),
+        FIXES["random_on_gpu"],
     ),
     HostTask.PLANNING: HostTaskFix(
         "planning cuDNN's attention",
         "planning attention for a shape that cuDNN has not seen",
-        Fix(
-            "Use FlashAttention, which needs no plan, or pad to a few lengths.",
-            _CODE["plan_attention"],
-            "https://docs.pytorch.org/docs/stable/backends.html#torch.backends.cuda.enable_cudnn_sdp",
-        ),
+        FIXES["plan_attention"],
     ),
     HostTask.READING: HostTaskFix(
         "reading tensors from files",
         "reading tensors from files",
-        Fix(
-            "Read them before the steps, once, and keep weights on the GPU.",
-            _CODE["load_once"],
-            "https://huggingface.co/docs/accelerate/usage_guides/big_modeling",
-        ),
+        FIXES["load_once"],
     ),
     HostTask.TOKENIZING: HostTaskFix(
         "tokenizing text",
         "tokenizing text",
-        Fix(
-            "Tokenize once before training, or whole batches in the loader's workers.",
-            f"{_CODE['tokenize_once']}\n\n{_CODE['tokenize_batches']}",
-            "https://huggingface.co/docs/transformers/main_classes/tokenizer",
-        ),
+        FIXES["tokenize_once"],
     ),
     HostTask.PREPARING: HostTaskFix(
         "preparing images, audio or video",
         "preparing images, audio or video",
-        Fix(
-            "Prepare the next batch in the loader's workers, on the GPU, or once before training.",
-            f"{_CODE['prepare_in_workers']}\n\n{_CODE['prepare_on_gpu']}",
-            "https://docs.pytorch.org/vision/stable/transforms.html",
-        ),
+        FIXES["prepare_in_workers"],
     ),
 }
 
-_IMAGES_URL = "https://docs.pytorch.org/vision/stable/transforms.html"
-_PIPELINE_URL = "https://huggingface.co/docs/transformers/pipeline_tutorial"
-
-PIPELINE_FIX = Fix(
-    "Let the pipeline's worker processes prepare items: pass num_workers= and batch_size=.",
-    _CODE["pipeline_workers"],
-    _PIPELINE_URL,
-)
+PIPELINE_FIX = FIXES["pipeline_workers"]
 
 _WITHOUT_LOADER = {
-    HostTask.TOKENIZING: Fix(
-        "Tokenize whole batches with a fast tokenizer, while the GPU works on the previous batch.",
-        _CODE["tokenize_batches"],
-        "https://huggingface.co/docs/transformers/main_classes/tokenizer",
-    ),
-    HostTask.PREPARING: Fix(
-        "Prepare inputs on the GPU, or in another process while the GPU works on the previous ones.",
-        f"{_CODE['prepare_on_gpu']}\n\n# Prepare an input that is used several times once.",
-        _IMAGES_URL,
-    ),
+    HostTask.TOKENIZING: FIXES["tokenize_batches"],
+    HostTask.PREPARING: FIXES["prepare_on_gpu"],
 }
 
 

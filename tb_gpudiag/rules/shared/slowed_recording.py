@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tb_gpudiag.facts.replay.replay import Replay
 from tb_gpudiag.facts.replay.unslowed import Unslowed
-from tb_gpudiag.facts.waiting.lost_lead import LostLead
+from tb_gpudiag.facts.waiting.host_lead import HostLead
 from tb_gpudiag.facts.waiting.overhead import LEAST, MOST
 from tb_gpudiag.rules.answer import Evidence, Finding, Fix, Severity
 from tb_gpudiag.rules.rule import AnyRule
@@ -38,6 +38,13 @@ MEASURE = (
 
 # A smaller part of the recorded time than this is not worth a sentence: steps differ by as much.
 LEAST_SLOWED = levels.NOTICEABLE
+
+# A fifth of a step is no lead by chance: without the recorder, the host launches faster than the GPU works.
+# Two public recordings that fall behind begin 30% and 61% of a step ahead, healthy ones stay 100% ahead.
+LEAST_LEAD = levels.LARGE
+
+# The same two recordings starve the GPU for 24% and 49% of their later steps, and not at all in the first.
+LEAST_STARVED = levels.SIZEABLE
 
 # Less than this does not change what a finding says.
 LEAST_PART = levels.NOTICEABLE
@@ -73,10 +80,19 @@ def unslowed(facts: Facts) -> Unslowed | None:
     return found if found.least_slowed >= LEAST_SLOWED else None
 
 
+def lost_lead(facts: Facts) -> HostLead | None:
+    """The host's lead as the recording began, if it lost half of it and the GPU starved from then on: the
+    recorder slows this host."""
+    lead = facts.host_lead
+    if lead is None or lead.lead_ns < LEAST_LEAD * lead.step_ns or 2 * lead.later_ns >= lead.lead_ns:
+        return None
+    return lead if lead.starved_share >= max(LEAST_STARVED, 2 * lead.first_starved) else None
+
+
 def host_may_keep_up(facts: Facts) -> bool:
     """Whether the host may limit the job only because it is recorded: it was ahead of the GPU when the
     recording began, or without the recorder the GPU may be busy as in a job that computing limits."""
-    if facts.lost_lead is not None:
+    if lost_lead(facts) is not None:
         return True
     found = unslowed(facts)
     if found is None or _busy_share(facts, found.recorded_ns) >= COMPUTE_SHARE:
@@ -94,7 +110,7 @@ def host_likely_limits(facts: Facts) -> bool:
     """Whether the GPU likely waits for the host without the recorder, too: in the middle of the estimate it
     is not as busy as in a job that computing limits."""
     found = unslowed(facts)
-    if facts.lost_lead is not None or found is None:
+    if lost_lead(facts) is not None or found is None:
         return False
     return _busy_share(facts, found.most_ns) + _busy_share(facts, found.least_ns) < 2 * COMPUTE_SHARE
 
@@ -111,8 +127,8 @@ def _busy_ns(facts: Facts) -> int:
 
 def slowed_sentences(facts: Facts) -> list[str]:
     """What shows that the recording slows the host, and what to do, if the host may limit the job."""
-    if facts.lost_lead is not None:
-        return [_lost_lead(facts.lost_lead), MEASURE]
+    if (lead := lost_lead(facts)) is not None:
+        return [_lost_lead(lead), MEASURE]
     found = unslowed(facts)
     if found is None:
         return []
@@ -125,7 +141,7 @@ def slowed_sentences(facts: Facts) -> list[str]:
 
 def measure(facts: Facts) -> str:
     """How to find out whether the host limits the job, if it may do so only because it is recorded."""
-    if facts.lost_lead is not None:
+    if lost_lead(facts) is not None:
         return MEASURE
     what = "a step" if facts.step_time.median else "the same work"
     limit = time_ns(round(_whole(facts)[0] * _busy_ns(facts) / COMPUTE_SHARE / facts.window.duration_ns))
@@ -149,7 +165,7 @@ def _whole(facts: Facts) -> tuple[float, str]:
     return float(facts.window.duration_ns), "the recorded time"
 
 
-def _lost_lead(lead: LostLead) -> str:
+def _lost_lead(lead: HostLead) -> str:
     return (
         "The recording itself probably slows the host: when it began, the host was "
         f"{time_ns(lead.lead_ns)} ahead of the GPU, and in later steps the GPU waits for it "

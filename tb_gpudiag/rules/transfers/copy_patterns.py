@@ -13,15 +13,15 @@ from tb_gpudiag.facts.core.transfers import in_window, round_trips
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.facts.waiting.sync_sites import between_launches, operators_around
-from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, Place, Removable, RuleAnswer
-from tb_gpudiag.rules.rule import NOTHING_CLAIMED, Claimed, Rule, fix_code, with_claims
+from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Place, Removable, RuleAnswer
+from tb_gpudiag.rules.rule import NOTHING_CLAIMED, Claimed, Rule, page_fixes, with_claims
 from tb_gpudiag.rules.shared.copies import LEAST_BYTES, exposed_time, speed, waits_with
 from tb_gpudiag.rules.shared.lost_time import LONGEST_GAP_NS, host_time, longest, lost_time, places
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import count, share
 from tb_gpudiag.wording.quantity import duration, number, per_step, share_of, size
 
-CODE = fix_code(__name__)
+FIXES = page_fixes(__name__)
 
 # The effect of a fix of less than this could not be measured (see host_sync.py).
 LEAST_SHARE = levels.MEASURABLE
@@ -66,7 +66,7 @@ def _round_trips(facts: Facts, there: Bool, claimed: Claimed) -> Finding | None:
         title=f"Round trips to the host cost {share(claim.total, lost.window_ns)} of the time",
         summary=f"{count(len(out), 'time')}, a tensor is copied to the host, and then as many bytes are "
         "copied back to the GPU. Meanwhile the GPU computes nothing.",
-        fix=Fix("Do on the GPU what the host does with these tensors.", CODE["stay"], _URL),
+        fix=FIXES["stay"],
         cost_ns=claim.total,
         removable=_round_trips_removed(facts, spans, np.r_[out, back]),
         evidence=[
@@ -100,7 +100,7 @@ def _tiny_copies(facts: Facts, there: Bool, claimed: Claimed) -> Finding | None:
         f"{share(claim.total, lost.window_ns)} of the time",
         summary="Each copies so little that the call takes longer than the copy, and the GPU waits for the "
         "next one.",
-        fix=Fix("Pack them into one copy, or create the tensors on the GPU.", CODE["pack"], _URL),
+        fix=FIXES["pack"],
         cost_ns=claim.total,
         removable=_tiny_copies_removed(facts, tiny),
         evidence=[

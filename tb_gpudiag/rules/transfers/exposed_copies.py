@@ -8,15 +8,15 @@ from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.core.transfers import in_window
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal
-from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, Removable, RuleAnswer
-from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
+from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Removable, RuleAnswer
+from tb_gpudiag.rules.rule import Claimed, Rule, page_fixes
 from tb_gpudiag.rules.shared.copies import beside, exposed_time, speed, waits_with
 from tb_gpudiag.rules.shared.lost_time import longest, places
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import number, share_of, size
 
-CODE = fix_code(__name__)
+FIXES = page_fixes(__name__)
 
 # Public traces lose up to 3%. A batch that is copied while the GPU computes the previous one costs nothing;
 # from 5%, the second stream that this takes is worth the code.
@@ -48,11 +48,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         title=f"Exposed copies take {cost_share} of the time",
         summary="While these copies between host and GPU run, the GPU computes nothing. On their own stream, "
         "ahead of time, they would overlap with computing.",
-        fix=Fix(
-            "Copy the next batch while the GPU computes this one, or copy less.",
-            CODE["ahead"],
-            "https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html",
-        ),
+        fix=FIXES["ahead"],
         cost_ns=cost_ns,
         evidence=[
             Evidence.of_window("Exposed", cost_ns, window.duration_ns),

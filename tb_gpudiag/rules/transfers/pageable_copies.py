@@ -13,7 +13,7 @@ from tb_gpudiag.facts.core.transfers import LEAST_FOR_SPEED, Transfers, in_windo
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal, Shorter
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, Removable, RuleAnswer, Severity
-from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
+from tb_gpudiag.rules.rule import Claimed, Rule, fix_code, page_fixes
 from tb_gpudiag.rules.shared.copies import (
     LEAST_BYTES,
     beside,
@@ -27,6 +27,7 @@ from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import bandwidth, duration, number, size
 
 CODE = fix_code(__name__)
+FIXES = page_fixes(__name__)
 
 # The effect of a fix of less than this could not be measured (see host_sync.py).
 LEAST_SHARE = levels.MEASURABLE
@@ -114,11 +115,7 @@ def _of_slow_memory(found: Finding, bytes_per_ns: float) -> Finding:
         summary="From pageable memory, large copies usually reach 2 to 13 GB/s. The driver waits for the "
         "memory itself: weights of a memory-mapped file that are read from disk as they are copied, memory "
         "that was swapped out, or a very slow link. Pinned memory would have to wait for the same.",
-        fix=Fix(
-            "Read the weights into memory before the steps, and keep them on the GPU.",
-            CODE["resident"],
-            "https://docs.pytorch.org/docs/stable/generated/torch.load.html",
-        ),
+        fix=FIXES["resident"],
         removable=None,
     )
 

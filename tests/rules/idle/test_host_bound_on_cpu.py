@@ -67,6 +67,54 @@ def test_python_of_a_job_on_the_cpu(tmp_path: Path) -> None:
     assert found.places[0].function == "crop"
 
 
+def _turns(main: HostThread, at: float) -> None:
+    """Twelve times a line of Python, and an operator after it that computes."""
+    main.frame("train.py(40): fill", at=at, us=898)
+    for turn in range(12):
+        main.op("aten::select", at=at + 74 * turn + 50, us=22)
+
+
+def _draws(main: HostThread, at: float) -> None:
+    main.frame("buffer.py(9): draw", at=at, us=898).frame("random.py(480): sample", at=at + 1, us=890)
+    main.frame("<built-in method append of list object at 0x7f01>", at=at + 5, us=10)
+
+
+def _calls_back(main: HostThread, at: float) -> None:
+    main.frame("hooks/events.py(7): emit", at=at, us=898).frame("functools.py(9): apply", at=at + 1, us=890)
+    _python(main, at + 2, 880)
+
+
+@pytest.mark.parametrize(
+    ("act", "says", "advice"),
+    [
+        (_turns, "it is a loop", "for all items at once"),
+        (_draws, "Most of it is in sample (random.py).", "Call it less often"),
+        (_calls_back, "", "This line takes it: see what it does"),
+        (lambda main, at: _python(main, at, 898), "", "This line takes it: see what it does"),
+    ],
+    ids=["loop", "call", "called back", "line"],
+)
+def test_the_advice_follows_what_the_trace_shows_of_the_time(
+    act: Callable[[HostThread, float], object], says: str, advice: str, tmp_path: Path
+) -> None:
+    """Only a line that a step comes to many times is a loop."""
+    found = finding(RULE.check(facts_of(_on_cpu(act), tmp_path)))
+    assert says in found.summary
+    assert advice in found.fix.text
+
+
+@pytest.mark.parametrize(
+    "name", ["gymnasium/wrappers/common.py(120): step", "game/board.py(8): env_step", "rl.py(3): simulate"]
+)
+def test_stepping_an_environment_is_no_loop_over_tensors(name: str, tmp_path: Path) -> None:
+    def act(main: HostThread, at: float) -> None:
+        main.frame("rl.py(40): play", at=at, us=898).frame(name, at=at, us=890)
+
+    found = finding(RULE.check(facts_of(_on_cpu(act), tmp_path)))
+    assert found.title.startswith("Stepping the environment takes")
+    assert "many environments at once" in found.fix.text
+
+
 @pytest.mark.parametrize(("computing", "severity"), [(9_300, Severity.INFO), (5_000, Severity.WARNING)])
 def test_much_that_was_not_recorded_is_a_warning(computing: int, severity: Severity, tmp_path: Path) -> None:
     trace = TraceBuilder(devices=())

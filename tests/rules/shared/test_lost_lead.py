@@ -8,6 +8,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.run import run_rules
+from tb_gpudiag.rules.shared.slowed_recording import lost_lead
 from tb_gpudiag.rules.verdict import find_verdict
 from tests.builder import TraceBuilder
 from tests.facts import facts_of
@@ -49,9 +50,10 @@ def findings(facts: Facts) -> dict[str, Severity]:
 def test_a_host_that_loses_its_lead_was_slowed_by_the_recording() -> None:
     """What it seems to cost is the profiler's: no error, no saving, no limiter, and a question first."""
     facts = facts_of(job(launch_every_us=250, queued_us=2_000))
-    assert facts.lost_lead is not None
-    assert facts.lost_lead.lead_ns == pytest.approx(1_695_000, rel=0.05)
-    assert facts.lost_lead.starved_share == pytest.approx(0.6, rel=0.05)
+    lead = lost_lead(facts)
+    assert lead is not None
+    assert lead.lead_ns == pytest.approx(1_695_000, rel=0.05)
+    assert lead.starved_share == pytest.approx(0.6, rel=0.05)
     outcome = run_rules(facts, RULES)
     first, *others = outcome.findings
     assert (first.rule.id, first.severity) == ("GD908", Severity.WARNING)
@@ -76,24 +78,25 @@ def test_a_host_that_loses_its_lead_was_slowed_by_the_recording() -> None:
 )
 def test_other_jobs_are_judged_by_what_they_show(jobs: dict[str, float]) -> None:
     facts = facts_of(job(**jobs))  # type: ignore[arg-type]
-    assert facts.lost_lead is None
+    assert lost_lead(facts) is None
     assert "Measure the step time" not in find_verdict(facts).sentence
 
 
 def test_a_wait_that_empties_the_queue_is_no_slow_recording() -> None:
     facts = facts_of(job(launch_every_us=20, queued_us=1_000, sync=True))
-    assert facts.lost_lead is None
+    assert lost_lead(facts) is None
 
 
 @pytest.mark.real
 def test_public_recordings(shared_traces: object) -> None:
     slowed = first_in("h100_nanogpt_slowed_by_profiler")
-    assert slowed.lost_lead is not None
-    assert slowed.lost_lead.lead_ns == pytest.approx(48e6, rel=0.05)
+    lead = lost_lead(slowed)
+    assert lead is not None
+    assert lead.lead_ns == pytest.approx(48e6, rel=0.05)
     assert findings(slowed)["GD908"] is Severity.WARNING
     assert Severity.ERROR not in findings(slowed).values()
     for healthy in ("h100_nanogpt_before_hook", "h100_nanogpt_after_hook", "mi300_resnet_checkpoint"):
-        assert first_in(healthy).lost_lead is None
+        assert lost_lead(first_in(healthy)) is None
     assert "GD904" not in findings(first_in("h100_nanogpt_before_hook"))
 
 
@@ -105,4 +108,4 @@ def test_a_host_that_is_ahead_after_longer_recorded_work_was_not_slowed(
     that was recorded before the first whole one does not."""
     trace = job(launch_every_us=250, queued_us=prefill_us)
     trace.thread().launch("prefill", at=-100, us=5, runs_at=-90, runs_us=prefill_us + 90)
-    assert (facts_of(trace).lost_lead is not None) is slowed
+    assert (lost_lead(facts_of(trace)) is not None) is slowed

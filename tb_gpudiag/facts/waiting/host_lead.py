@@ -1,4 +1,4 @@
-"""A host that was ahead of the GPU when the recording began, and fell behind: recording slows it."""
+"""How far ahead of the GPU the host is when the recording begins, and later."""
 
 from __future__ import annotations
 
@@ -11,18 +11,9 @@ from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.ledger import GpuTime
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.vocabulary import levels
 
 # Of fewer steps, none shows how the job goes on after the host's lead is used up.
 _FEWEST_STEPS = 3
-
-# A fifth of a step is no lead by chance: without the recorder, the host launches faster than the GPU works.
-# Two public recordings that fall behind begin 30% and 61% of a step ahead, healthy ones stay 100% ahead.
-_LEAST_LEAD = levels.LARGE
-
-
-# The same two recordings starve the GPU for 24% and 49% of their later steps, and not at all in the first.
-_LEAST_STARVED = levels.SIZEABLE
 
 # The first launches of a step show how far ahead the host is: this many, or a quarter of them.
 _LAUNCHES = 20
@@ -31,18 +22,20 @@ _HOST = np.array((*BETWEEN_CALLS, Cause.DISPATCH, Cause.LAUNCH), np.uint8)
 
 
 @dataclass(frozen=True)
-class LostLead:
+class HostLead:
     """How far ahead of the GPU the host was in the first recorded step, and in the median later one; and for
-    which share of a later step the GPU then had nothing to do, because the host had launched nothing."""
+    which share of the first and of a later step the GPU then had nothing to do, because the host had launched
+    nothing."""
 
     lead_ns: int
     later_ns: int
+    first_starved: float
     starved_share: float
     step_ns: int  # the median later step
 
 
-def find_lost_lead(steps: Steps, work: Work, time: GpuTime) -> LostLead | None:
-    """Find such a loss; None if the host kept its lead or had none. steps: in order, as the host ran them."""
+def find_host_lead(steps: Steps, work: Work, time: GpuTime) -> HostLead | None:
+    """Measure it; None if the steps cannot be compared. steps: in order, as the host ran them."""
     own = work.by_launch[work.device[work.by_launch] == time.device]
     if len(steps) < _FEWEST_STEPS or not len(own):
         return None
@@ -57,11 +50,9 @@ def find_lost_lead(steps: Steps, work: Work, time: GpuTime) -> LostLead | None:
     )
     starved = _starved_share(start, end, time)
     step_ns, later_ns = float(np.median((end - start)[1:])), float(np.median(lead[1:]))
-    fell_behind = lead[0] >= _LEAST_LEAD * step_ns and later_ns < levels.HALF * lead[0]
     later_share = float(np.median(starved[1:]))
-    if not fell_behind or later_share < max(_LEAST_STARVED, 2 * starved[0]):
-        return None
-    return LostLead(round(lead[0]), max(0, round(later_ns)), later_share, round(step_ns))
+    first_ns = round(float(lead[0]))
+    return HostLead(first_ns, max(0, round(later_ns)), float(starved[0]), later_share, round(step_ns))
 
 
 def _other_work_first(work: Work, own: Int64, first: Int64) -> bool:
