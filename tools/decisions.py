@@ -1,8 +1,8 @@
 """Count the decisions and fractions of the rules and of what they stand on: `python -m tools.decisions`.
 
 A wrong answer is mended where its mechanism is wrong: a branch or a threshold that mends one recording fails
-the next. So `make lint` runs this, which refuses more than there were. Lower `MOST` and `MOST_FRACTIONS` when
-there are fewer.
+the next. So `make lint` runs this, which refuses more than there were. Lower `MOST`, `MOST_FRACTIONS` and
+`MOST_NUMBERS` when there are fewer.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import tb_gpudiag
 
 MOST = 3_268
 MOST_FRACTIONS = 65
+MOST_NUMBERS = 192
 FOLDERS = ("rules", "facts", "jobs/rules")
 LISTED = 10
 
@@ -40,6 +41,13 @@ def main() -> None:
         )
     print(f"{total:,} decisions of at most {MOST:,}" + (": lower MOST" if total < MOST else ""))
     print(f"{len(own)} named fractions of at most {MOST_FRACTIONS}")
+    limits = [name for path, source in sources.items() if "facts" in path.parts for name in numbers(source)]
+    if len(limits) > MOST_NUMBERS:
+        sys.exit(
+            f"{len(limits)} named numbers in facts, and tools/decisions.py allows {MOST_NUMBERS}: a fact is "
+            "a figure, and the rule that reads it has the threshold."
+        )
+    print(f"{len(limits)} named numbers in facts of at most {MOST_NUMBERS}")
 
 
 def _files() -> Iterable[Path]:
@@ -55,8 +63,25 @@ def count(source: str) -> int:
 
 def fractions(source: str) -> list[str]:
     """Return the names of a module's constants that are numbers of their own between 0 and 1."""
-    assigned = [node for node in ast.parse(source).body if isinstance(node, (ast.Assign, ast.AnnAssign))]
-    return [ast.unparse(node).split(" = ")[0] for node in assigned if node.value and _is_fraction(node.value)]
+    return [name for name, value in _constants(source) if _is_fraction(value)]
+
+
+def numbers(source: str) -> list[str]:
+    """Return the names of a module's constants that are numbers or levels."""
+    return [name for name, value in _constants(source) if _is_number(value)]
+
+
+def _constants(source: str) -> Iterable[tuple[str, ast.expr]]:
+    for node in ast.parse(source).body:
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value:
+            yield ast.unparse(node).split(" = ")[0], node.value
+
+
+def _is_number(value: ast.expr) -> bool:
+    match value:
+        case ast.Constant(value=int() | float()) | ast.Attribute(value=ast.Name(id="levels")):
+            return True
+    return False
 
 
 def _is_fraction(value: ast.expr) -> bool:

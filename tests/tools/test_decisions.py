@@ -9,7 +9,7 @@ import pytest
 import tb_gpudiag
 from tests.with_each import with_each
 from tools import decisions
-from tools.decisions import count, fractions
+from tools.decisions import count, fractions, numbers
 
 
 @with_each(
@@ -54,4 +54,19 @@ def test_a_named_fraction_counts_and_a_level_does_not(
     (tmp_path / "rules").mkdir()
     (tmp_path / "rules" / "rule.py").write_text(source)
     with pytest.raises(SystemExit, match="3 named fractions"):
+        decisions.main()
+
+
+def test_numbers_are_a_rules_and_no_facts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = "A = 3\nB: Final = 0.5\nC = levels.HALF\nD = np.array([1])\nE = 'a'"
+    assert numbers(source) == ["A", "B: Final", "C"]
+    monkeypatch.setattr(decisions, "FOLDERS", ["rules", "facts"])
+    monkeypatch.setattr(decisions, "MOST_NUMBERS", 2)
+    monkeypatch.setattr(tb_gpudiag, "__file__", str(tmp_path / "__init__.py"))
+    for folder in ("rules", "facts"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "rules" / "rule.py").write_text(source)
+    decisions.main()
+    (tmp_path / "facts" / "fact.py").write_text(source)
+    with pytest.raises(SystemExit, match="3 named numbers in facts"):
         decisions.main()
