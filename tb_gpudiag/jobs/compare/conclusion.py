@@ -40,9 +40,9 @@ _MOST_NAMED: Final = 3
 class Conclusion:
     """The verdict, its sentence, and notes: one sentence each.
 
-    within: if the sides are the same, they differ at most by this share of the base's step. noise: equal code
-    may differ by this share. obstacles: why the sides do not do the same work on the same kind of machine, as
-    clauses. reasons: why the verdict is CANNOT_TELL.
+    within: if the sides are the same, they differ at most by this share of the base's step. noise: mean steps
+    of equal code may differ by this share. obstacles: why the sides do not do the same work on the same kind
+    of machine, as clauses. reasons: why the verdict is CANNOT_TELL.
     """
 
     verdict: str
@@ -81,7 +81,7 @@ def conclude(
         _sentence(judged, base, candidate, median, mean),
         notes(base, candidate, shapes),
         judged.within,
-        noise.least,
+        noise.of_savings,
         tuple(other_work(base, candidate, shapes)),
         judged.reasons,
     )
@@ -97,7 +97,7 @@ def _judged(median: Difference, mean: Difference, noise: Noise) -> Judgement:
             if contradicted
             else _unless_explained(Judgement(verdict), (median, mean), noise)
         )
-    if noise.means and mean.significant and not noise.hides(mean.base, mean.candidate):
+    if mean.exceeds(noise.of_means):
         by_mean = Judgement(SLOWER if mean.value > 0 else FASTER, by_mean=True)
         return _unless_explained(by_mean, (mean,), noise)
     if noise.why and noise.least > SAME_AT_MOST:
@@ -126,7 +126,7 @@ def _by_median(median: Difference, noise: Noise) -> tuple[str, float]:
     """Return the verdict, and how alike the sides are if they are the same."""
     if median.base <= 0:
         return CANNOT_TELL, 0.0
-    if median.significant and not noise.hides(median.base, median.candidate):
+    if median.exceeds(noise.least):
         return (SLOWER if median.value > 0 else FASTER), 0.0
     within = max(abs(median.low), abs(median.high)) / median.base
     return (SAME, within) if within <= SAME_AT_MOST else (CANNOT_TELL, 0.0)

@@ -45,6 +45,11 @@ class Difference:
         """Whether the interval does not contain 0."""
         return self.low > 0 or self.high < 0
 
+    def exceeds(self, noise: float) -> bool:
+        """Whether it is significant and more than equal code may differ by, as a share."""
+        known = self.significant and min(self.base, self.candidate) > 0
+        return bool(known and abs(np.log(self.candidate / self.base)) > np.log1p(noise))
+
     @property
     def share(self) -> float:
         """The difference as a share of the base; 0 without one."""
@@ -195,18 +200,19 @@ Rows = dict[Key, tuple[float, float]]
 
 @dataclass(frozen=True)
 class Noise:
-    """What is not a difference. least: a smaller share is none. why: as a clause, where the least is not that
-    of a GPU's clocks. times: how many times as long equal operators with equal shapes take in the candidate;
-    1.0 if they do not differ, or if that cannot be told. means: whether means show a difference, too."""
+    """What is not a difference. least: a smaller share is none; of_means: the same of mean steps. why: as a
+    clause, where the least is not that of a GPU's clocks. times: how many times as long equal operators with
+    equal shapes take in the candidate; 1.0 if they do not differ, or if that cannot be told."""
 
     least: float
+    of_means: float
     why: str
     times: float
-    means: bool = True
 
-    def hides(self, base: float, candidate: float) -> bool:
-        """Return whether a difference of these times may be chance."""
-        return base <= 0 or candidate <= 0 or abs(np.log(candidate / base)) <= np.log1p(self.least)
+    @property
+    def of_savings(self) -> float:
+        """How much measured savings, which are differences of means, may be off."""
+        return self.of_means if np.isfinite(self.of_means) else self.least
 
     def explains(self, base: float, candidate: float) -> bool:
         """Return whether the machine was slower, or faster, by most of the difference."""
@@ -231,11 +237,14 @@ def noise_between(base: Side, candidate: Side) -> Noise:
     # Recordings of both sides by turns meet the same changes of the machine.
     times = 1.0 if several else _times(base, candidate)
     if several and _is_other_work(base, candidate):
-        return Noise(SAME_WITHIN, "", times)
+        return Noise(SAME_WITHIN, SAME_WITHIN, "", times)
     if several:
         spread = max(_spread(side) for side in both)
         why = f"recordings of one side differ by {share(spread)}: record each side more often, by turns"
-        return Noise(max(SAME_WITHIN, _by_chance(base, candidate)), why, times)
+        medians, means = (
+            _by_chance(*both_ns) for both_ns in zip(*(side.middles_ns for side in both), strict=True)
+        )
+        return Noise(max(SAME_WITHIN, medians), max(SAME_WITHIN, means), why, times)
     if base.on_gpu or candidate.on_gpu:
         return _of_gpu_jobs(base, candidate, times)
     usual = RANKS_ON_CPU if len(base.recordings[0]) > 1 else ONE_ON_CPU
@@ -246,7 +255,7 @@ def noise_between(base: Side, candidate: Side) -> Noise:
         else f"steps of one recording differ {figures(1 + slow)} times, as on a busy machine"
     )
     why = f"{differ}: record each side twice, into one directory"
-    return Noise(max(usual, slow), why, times, means=False)
+    return Noise(max(usual, slow), np.inf, why, times)
 
 
 def _of_gpu_jobs(base: Side, candidate: Side, times: float) -> Noise:
@@ -255,7 +264,8 @@ def _of_gpu_jobs(base: Side, candidate: Side, times: float) -> Noise:
         f"the host decides {share(host)} of the step, and recordings of equal code differ by up to "
         f"{share(ONE_ON_CPU)} there: record each side twice, into one directory"
     )
-    return Noise(SAME_WITHIN + host * ONE_ON_CPU, why if host else "", times)
+    least = SAME_WITHIN + host * ONE_ON_CPU
+    return Noise(least, least, why if host else "", times)
 
 
 def _host_share(base: Side, candidate: Side) -> float:
@@ -270,7 +280,7 @@ def _host_share(base: Side, candidate: Side) -> float:
 
 def _spread(side: Side) -> float:
     """Return by what share the median steps of a side's recordings differ."""
-    medians = side.medians_ns
+    medians = side.middles_ns[0]
     return float(medians.max() / max(1.0, medians.min()) - 1)
 
 
@@ -282,10 +292,10 @@ def _slow_steps(side: Side) -> float:
     return float(high / max(1.0, low))
 
 
-def _by_chance(base: Side, candidate: Side) -> float:
-    """Return by what share the sides may differ by chance: Student's t-test of their recordings' median
-    steps."""
-    logs = [np.log(np.maximum(1.0, side.medians_ns)) for side in (base, candidate)]
+def _by_chance(base_ns: Float64, candidate_ns: Float64) -> float:
+    """Return by what share the sides may differ by chance: Student's t-test of the median or mean steps of
+    their recordings, shape (recordings,)."""
+    logs = [np.log(np.maximum(1.0, side_ns)) for side_ns in (base_ns, candidate_ns)]
     freedom = sum(len(each) - 1 for each in logs)
     squares = sum(float(((each - each.mean()) ** 2).sum()) for each in logs)
     if squares <= freedom * STILL_CALM**2:

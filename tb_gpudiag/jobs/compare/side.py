@@ -98,11 +98,12 @@ class Side:
         return self.steps.duration_ns.mean(axis=0) if self.steps.duration_ns.size else np.zeros(0)
 
     @cached_property
-    def medians_ns(self) -> Float64:
-        """Median step of each recording, shape (recordings,); 0 without steps."""
+    def middles_ns(self) -> Float64:
+        """Median and mean step of each recording, shape (2, recordings); 0 without steps."""
         causes: list[str] = []
         each = [self._steps_of(recording, causes).duration_ns for recording in self.recordings]
-        return np.array([step_time(ns.mean(axis=0)).median if ns.size else 0.0 for ns in each])
+        steps = [ns.mean(axis=0) if ns.size else np.zeros(1) for ns in each]
+        return np.array([[step_time(ns).median for ns in steps], [ns.mean() for ns in steps]])
 
     @property
     def mean_step_ns(self) -> float:

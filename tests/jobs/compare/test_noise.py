@@ -198,6 +198,25 @@ def test_two_recordings_a_side_tell_ten_percent() -> None:
     assert [compare(*both).verdict for both in sides].count(SLOWER) >= 36
 
 
+@with_each(
+    ("slow", "verdict"),
+    [
+        ((3, 1), CANNOT_TELL),  # beside another process, of which one recording had more
+        ((2, 2), SLOWER),
+    ],
+)
+def test_slow_steps_show_in_the_means_of_recordings_only_if_these_agree(
+    slow: tuple[int, int], verdict: int
+) -> None:
+    def recorded(count: int, number: int) -> Digest:
+        steps = [1000] * (10 - count) + [3000] * count
+        return trace(steps, f"{count}{number}", device_name="", devices=0, origin_ns=number)
+
+    base = [recorded(0, number) for number in (0, 1)]
+    candidate = [recorded(count, number + 2) for number, count in enumerate(slow)]
+    assert compare(base, candidate).verdict == verdict
+
+
 def calls(count: int) -> list[dict[str, Any]]:
     return [
         {"operator": f"aten::{i}", "path": "", "count": count, "host_ns": count * 10_000} for i in range(8)
