@@ -101,13 +101,13 @@ def _replayed(predicted: Predicted, removable: Removable, back: GivenBack, windo
     Never above what the account allows."""
     least, most = (predicted.saved(change) for change in (removable.least or removable.most, removable.most))
     possible, error = (min(least, most), most), predicted.replay.error
-    return _saving(possible, back, (error, predicted.allowed(removable.most)), window_ns, "replayed")
+    return saving_of(possible, back, (error, predicted.allowed(removable.most)), window_ns, "replayed")
 
 
 def _on_cpu(cost_ns: int, most: Removal, back: GivenBack, window_ns: int) -> Saving:
     """All that the fix removes can come back, and not more: the rest still takes its time."""
     removed = min(1.0, max(cost_ns, most.host.total) / max(1, window_ns))
-    return _saving((removed, removed), back, (0.0, removed), window_ns, "estimate")
+    return saving_of((removed, removed), back, (0.0, removed), window_ns, "estimate")
 
 
 def promised_range(
@@ -128,14 +128,14 @@ def promised_range(
     return (min(low, likely) if WIDEST * low >= high else 0.0), likely, high
 
 
-def _saving(
+def saving_of(
     possible: tuple[float, float],
     back: GivenBack,
     limits: tuple[float, float],
     window_ns: int,
     basis: SavingBasis,
 ) -> Saving:
-    """limits: error and allowed, see promised_range."""
+    """Return what comes back of what is possible. limits: error and allowed, see promised_range."""
     low_ns, likely_ns, high_ns = (
         round(share * window_ns) for share in promised_range(possible, back, *limits)
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -22,10 +23,12 @@ from tb_gpudiag.rules.savings import Predicted, plan_fixes, predicted_of, promis
 from tb_gpudiag.rules.shared.slowed_recording import trusted_replay
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import TraceBuilder
+from tests.conftest import REPOSITORY
 from tests.facts import facts_of
 from tests.facts.any_traces import any_traces
 from tests.facts.replay.test_replay import two_steps
-from tests.real_traces import first_in
+from tests.golden.recordings import RECORDED
+from tests.real_traces import FILES, first_in, real_facts
 from tests.rules.stage import without_gpu
 from tests.simulator import FAULTS, Fault, simulate
 from tests.with_each import with_each
@@ -79,7 +82,40 @@ def test_on_a_cpu_a_fix_may_remove_more_than_it_is_about() -> None:
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(any_traces())
 def test_all_fixes_together_never_give_more_than_there_is(trace: TraceBuilder) -> None:
-    facts = facts_of(trace)
+    nothing_is_promised_above_the_account(facts_of(trace))
+
+
+@pytest.mark.slow
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@given(
+    st.sampled_from(FAULTS),
+    st.sampled_from([0.5, 1.0, 2.0]),
+    st.integers(0, 99),
+    st.sampled_from([0.0, 0.05]),
+)
+def test_no_saving_of_a_simulated_job_is_above_its_account(
+    fault: Fault, severity: float, seed: int, noise: float
+) -> None:
+    with TemporaryDirectory() as folder:
+        written = simulate(fault.planted(severity), seed=seed, noise=noise).write(Path(folder), gzipped=False)
+        nothing_is_promised_above_the_account(Facts(read_trace(str(written))))
+
+
+@pytest.mark.slow
+@pytest.mark.real
+@pytest.mark.parametrize("path", FILES)
+def test_no_saving_of_a_public_recording_is_above_its_account(path: str) -> None:
+    nothing_is_promised_above_the_account(real_facts(path))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RECORDED.values())
+def test_no_saving_of_a_recording_at_hand_is_above_its_account(name: str) -> None:
+    (path,) = (path for path, own in RECORDED.items() if own == name)
+    nothing_is_promised_above_the_account(Facts(read_trace(str(REPOSITORY / path))))
+
+
+def nothing_is_promised_above_the_account(facts: Facts) -> None:
     outcome = run_rules(facts, RULES)
     assert all(planned.saving_ns >= 0 for planned in outcome.plan)
     ends = [(planned.low_ns, planned.likely_ns, planned.high_ns) for planned in outcome.plan]
@@ -96,7 +132,8 @@ def test_all_fixes_together_never_give_more_than_there_is(trace: TraceBuilder) -
         if not removable or not saving:
             continue
         is_replayed = saving.basis == "replayed"
-        assert is_replayed or saving.high_ns <= found.finding.cost_ns
+        removed_ns = max(found.finding.cost_ns, removable.most.host.total)
+        assert is_replayed or saving.high_ns <= removed_ns
         if account:  # of the step without the recorder, or of the one that was recorded
             step_ns = facts.unslowed.likely_ns if is_replayed else facts.window.duration_ns
             least_ns = step_ns * (1 - saving.high_ns / facts.window.duration_ns)

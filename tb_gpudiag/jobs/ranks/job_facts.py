@@ -144,13 +144,6 @@ class JobFacts:
         return found & (2 * found.sum() <= len(found))
 
     @cached_property
-    def slowed_ns(self) -> int:
-        """By how much a usual rank's own work takes longer than in its quickest step, over the steps. On a
-        CPU, transfers and later ranks use the cores, so that this time may go with them. 0 on GPUs."""
-        usual = self.own_time.usual_ns.max(axis=0, initial=0)
-        return 0 if self.on_gpu or not len(usual) else int((usual - usual.min()).sum())
-
-    @cached_property
     def waits_for_absent(self) -> bool:
         """Whether every process group has ranks without a trace, and may wait for one: that looks like
         transfer. Not where collectives end soon after the last recorded rank arrived."""

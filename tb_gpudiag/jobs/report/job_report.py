@@ -40,9 +40,11 @@ from tb_gpudiag.report.building.finding_messages import (
 )
 from tb_gpudiag.report.building.units import message_of, us
 from tb_gpudiag.report.wire import GENERATOR
-from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, RuleAnswer, Saving, SavingBasis, Severity
+from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, RuleAnswer, Saving, Severity
+from tb_gpudiag.rules.given_back import given_back
 from tb_gpudiag.rules.outcome import Outcome, RuleFinding, crashed
 from tb_gpudiag.rules.rule import AnyRule
+from tb_gpudiag.rules.savings import saving_of
 from tb_gpudiag.rules.shared.recording_advice import for_recorders
 from tb_gpudiag.wording.format import one_line
 
@@ -121,8 +123,8 @@ def run_job_rules(facts: JobFacts, rules: Sequence[JobRule] = JOB_RULES) -> Outc
         answer = _ask(rule, facts)
         for one in answer if isinstance(answer, list) else [answer]:
             if isinstance(one, Finding):
-                replayed = _with_replayed_saving(facts, rule, one)
-                found.append(RuleFinding(rule, replayed, rule.severity_of(replayed, facts.job_ns)))
+                promised = _as_measured(_with_replayed_saving(facts, rule, one), facts, rule)
+                found.append(RuleFinding(rule, promised, rule.severity_of(promised, facts.job_ns)))
             elif isinstance(one, Clear):
                 clear.append((rule, one))
             else:
@@ -162,10 +164,19 @@ def _with_replayed_saving(facts: JobFacts, rule: JobRule, finding: Finding) -> F
     if facts.on_gpu:
         return replace(finding, saving=Saving(saved_ns, saved_ns, "replayed"))
     # Ranks that share cores do not only wait for one another: the rule's bounds say so.
-    low_ns = min(saved_ns, finding.saving.low_ns)
-    high_ns = min(max(saved_ns, finding.saving.high_ns) + facts.slowed_ns, facts.job_ns)
-    basis: SavingBasis = "replayed" if high_ns == saved_ns else "estimate"
-    return replace(finding, saving=Saving(low_ns, high_ns, basis))
+    low_ns, high_ns = min(saved_ns, finding.saving.low_ns), max(saved_ns, finding.saving.high_ns)
+    return replace(finding, saving=replace(finding.saving, low_ns=low_ns, high_ns=high_ns))
+
+
+def _as_measured(finding: Finding, facts: JobFacts, rule: JobRule) -> Finding:
+    """Return the finding with how much of its saving did come back in ranks on CPUs that were timed."""
+    saving = finding.saving
+    if facts.on_gpu or saving is None or saving.basis != "estimate":
+        return finding
+    most = min(1.0, saving.high_ns / max(1, facts.job_ns))
+    possible = (saving.low_ns / max(1, facts.job_ns) or most, most)
+    fitted = saving_of(possible, given_back("ranks", rule.kind_of_fix), (0.0, most), facts.job_ns, "estimate")
+    return replace(finding, saving=replace(fitted, beyond=saving.beyond))
 
 
 def _saved_by_even_work(facts: JobFacts, uneven: Uneven) -> Saving | None:
@@ -187,7 +198,7 @@ def _saved_by_even_work(facts: JobFacts, uneven: Uneven) -> Saving | None:
     if facts.on_gpu:
         return Saving(*found, "replayed")
     # Ranks that share cores do not only wait for one another.
-    return Saving(0, min(max(found[1], uneven.all_ns) + facts.slowed_ns, facts.job_ns), "estimate")
+    return Saving(0, min(max(found[1], uneven.all_ns), facts.job_ns), "estimate")
 
 
 def _hardly_saving(finding: Finding, saved_ns: int) -> Finding:

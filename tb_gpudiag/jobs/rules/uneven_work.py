@@ -88,9 +88,7 @@ def _in_turn(facts: JobFacts, window_ns: int) -> Finding | None:
     of_barriers = facts.operations.of_kinds({"barrier"})[waits.row]
     if 2 * waits.waiting_ns[of_barriers].sum() >= waits.waiting_ns.sum():
         barriers = " Most of the waiting is in barriers: without them, only the sums of the batches count."
-    saving = Saving(*between, "replayed")
-    if not facts.on_gpu:  # ranks that share cores do not only wait for one another: all compute longer, too
-        saving = Saving(0, min(between[1] + facts.slowed_ns, facts.job_ns), "estimate")
+    saving = Saving(*between, "replayed") if facts.on_gpu else Saving(0, between[1], "estimate")
     return Finding(
         title=f"{capitalized(batches)} are uneven: {time_ns(saved_ns / steps)} per step lost",
         summary="Ranks with the same role compute about equally long in all, but each in turn has the "

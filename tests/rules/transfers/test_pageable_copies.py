@@ -7,6 +7,7 @@ import pytest
 from tb_gpudiag.facts.core.device_properties import parse_properties
 from tb_gpudiag.facts.core.transfers import pinned_rates
 from tb_gpudiag.rules.answer import Severity
+from tb_gpudiag.rules.savings import predicted_of, with_saving
 from tb_gpudiag.rules.transfers.pageable_copies import RULE
 from tb_gpudiag.wording.quantity import bandwidth, duration, number, share_of, size
 from tests.builder import TraceBuilder
@@ -185,6 +186,27 @@ def test_opposite_directions_overlap_and_copies_hide_under_computing_that_is_the
     for change, rate in ((removable.least, 6.5), (removable.most, 26)):
         left_ns = facts.replay.run(change).window_ns
         assert left_ns == pytest.approx(10 * MIB / rate, rel=0.05)
+
+
+@pytest.mark.parametrize("computing_us", [20, 400])
+def test_copies_hide_only_under_computing_that_is_there(computing_us: int, tmp_path: Path) -> None:
+    """Ten copies of 1 MiB, which take 40 µs over the link at best, each before a kernel."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.step(0, at=0, us=10_000)
+    for turn in range(10):
+        at = 1000.0 * turn
+        main.copy("HtoD", at=at, us=500, runs_at=at + 2, runs_us=497, bytes=MIB)
+        main.launch("gemm", at=at + 501, us=5, runs_at=at + 505, runs_us=computing_us)
+    facts = facts_of(trace, tmp_path)
+    found = with_saving(finding(RULE.check(facts)), facts, predicted_of(facts), RULE.kind_of_fix)
+    removable, saving = found.removable, found.saving
+    assert removable is not None
+    assert saving is not None
+    left_ns = facts.replay.run(removable.most).window_ns
+    needed_ns = max(10 * MIB / 26, 10 * computing_us * 1000)
+    assert left_ns >= needed_ns
+    assert facts.window.duration_ns - saving.high_ns >= 0.99 * needed_ns
 
 
 def test_a_fix_removes_the_waits_and_part_of_the_copies(tmp_path: Path) -> None:
