@@ -19,7 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tests.truth.gpu import everything as everything_on_gpu  # noqa: F401
-from tests.truth.gpu.machine import MACHINE
+from tests.truth.gpu.packing import MACHINE
 from tests.truth.job import JOBS, Job
 from tests.truth.jobs import everything  # noqa: F401
 from tests.truth.record import Times, read_times, record_job

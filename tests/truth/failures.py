@@ -1,6 +1,7 @@
 """Record jobs that run out of memory, and score the advice: `python -m tests.truth.failures OUT [NAME...]`.
 
 Recordings that are there are only scored again. Without names, the scores go into the folder seen_jobs.
+With `--gpu`, the failures are those that `python -m tests.truth.gpu` recorded on a GPU; they are only scored.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from tb_gpudiag.report.wire import to_dict
 from tb_gpudiag.rules.rule import fix_code
 from tests.truth.failing import everything  # noqa: F401
 from tests.truth.failing.job import FAILING, FailingJob
+from tests.truth.gpu import failing as on_gpu
+from tests.truth.gpu.failing import FailingOnGpu
 from tests.truth.gpu_snapshot import record, write_snapshot
 from tests.truth.score import share
 from tests.truth.seen import put
@@ -31,7 +34,7 @@ CODE = {name: code for rule in RULES for name, code in fix_code(f"tb_gpudiag.rul
 class FailureScore:
     """advice: names of its code blocks, in order."""
 
-    job: FailingJob
+    job: FailingJob | FailingOnGpu
     advice: list[str]
 
     @property
@@ -43,26 +46,34 @@ class FailureScore:
         return bool(self.job.never & set(self.advice))
 
 
-def main(out: str, *names: str) -> None:
+def main(out: str, *names: str, gpu: bool) -> None:
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     scores = []
-    for job in [FAILING[name] for name in names] if names else FAILING.values():
+    jobs: dict[str, FailingJob | FailingOnGpu] = {**(on_gpu.FAILING if gpu else FAILING)}
+    for job in [jobs[name] for name in names or jobs]:
         snapshot = recorded(job, folder)
         if snapshot is None:
-            print(f"{job.name} does not run out of memory on this processor", flush=True)
+            print(f"{job.name} was not recorded, or does not run out of memory here", flush=True)
             continue
         scores.append(score_of(job, snapshot))
         outcome = "right" if scores[-1].right else "WRONG"
         print(f"{outcome} {job.name}: {', '.join(scores[-1].advice)}", flush=True)
     print(share([score.right for score in scores]))
     if not names:
-        put("failures", "make failures", _written(scores))
+        name, command = ("gpu_failures", "python -m tests.truth.failures --gpu") if gpu else _ON_CPU
+        put(name, command, _written(scores))
 
 
-def recorded(job: FailingJob, folder: Path) -> Path | None:
+_ON_CPU = "failures", "make failures"
+
+
+def recorded(job: FailingJob | FailingOnGpu, folder: Path) -> Path | None:
     """Return the snapshot of a job that failed; None if it did not, as some processors need fewer buffers for
     a convolution than others."""
+    if isinstance(job, FailingOnGpu):
+        dumped = folder / job.name / "failed.pickle"
+        return dumped if dumped.exists() else None
     trace, snapshot = folder / f"{job.name}.pt.trace.json", folder / f"{job.name}.pickle"
     if not trace.exists():
         torch.manual_seed(0)
@@ -70,7 +81,7 @@ def recorded(job: FailingJob, folder: Path) -> Path | None:
     return snapshot if write_snapshot(trace, job.gpu, snapshot) else None
 
 
-def score_of(job: FailingJob, snapshot: Path) -> FailureScore:
+def score_of(job: FailingJob | FailingOnGpu, snapshot: Path) -> FailureScore:
     diagnosis = to_dict(tb_gpudiag.diagnose(str(snapshot)))
     found: dict[str, Any] | None = next((f for f in diagnosis["findings"] if f["rule"] == "GD402"), None)
     code = found["fix"]["code"] if found else ""
@@ -97,4 +108,5 @@ def _written(scores: Sequence[FailureScore]) -> str:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    arguments = sys.argv[1:]
+    main(*(each for each in arguments if each != "--gpu"), gpu="--gpu" in arguments)

@@ -2,9 +2,9 @@
 
 Prints, for each pair of recordings before and after a fix, what came back and the range in which the pair's
 own diagnosis, fitted without it, expected it. The pairs: recordings of an H200 and of public jobs that are at
-hand, and jobs below each FOLDER as `make truth` leaves them. What was diagnosed of them is kept in
-promised.json, so that pairs whose recordings are too large to keep count as well. `--fit` fits how much of
-what can come back did (tb_gpudiag/rules/given_back.json) to all of them: `make fit`.
+hand, and jobs below each FOLDER, as `make truth` or a run on a GPU leaves them. What was diagnosed of them is
+kept in promised.json, so that pairs whose recordings are too large to keep count as well. `--fit` fits how
+much of what can come back did (tb_gpudiag/rules/given_back.json) to all of them: `make fit`.
 """
 
 from __future__ import annotations
@@ -16,16 +16,24 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
+from tb_gpudiag.digest.build_digest import digest_file
+from tb_gpudiag.jobs.report.job_report import build_jobs
+from tb_gpudiag.jobs.rules.every_rule import find_any_rule
+from tb_gpudiag.jobs.rules.job_registry import JOB_RULES
 from tb_gpudiag.report.diagnosis import only_trace, read_facts
 from tb_gpudiag.rules import given_back
 from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.given_back import UNSEEN, GivenBack, JobKind
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.savings import predicted_of, promised_range
+from tb_gpudiag.trace.files.find import find_traces
 from tests.conftest import SHARED_TRACES
+from tests.truth.gpu.packing import MACHINE
 from tests.truth.gpu.test_recorded import RECORDED
 
 HERE: Final = Path(__file__).parent
@@ -193,18 +201,31 @@ def _at_hand(folders: Sequence[Path]) -> Iterator[Pair]:
             middle, doubt = statistics.mean(gains), max(LEAST_DOUBT, abs(gains[0] - gains[1]) / 2)
             group = base.removesuffix("_non_blocking")
             yield from _pair(base, "public", "gpu", sides[0], middle, doubt, group)
-    yield from _on_a_cpu(folders)
-
-
-def _on_a_cpu(folders: Sequence[Path]) -> Iterator[Pair]:
-    """Yield pairs that `make truth` recorded into these folders."""
     for out in folders:
-        for times_file in sorted(out.glob("*/times.json")):
-            folder = times_file.parent / "before_first" / "plain"
-            if len(list(folder.glob("*.json*"))) == 1:
-                yield from _pair(
-                    times_file.parent.name, "CPU", "cpu", folder, *_gain(json.loads(times_file.read_text()))
-                )
+        yield from _below(out)
+
+
+def _below(out: Path) -> Iterator[Pair]:
+    """Yield pairs that `make truth` recorded into a folder, or that a run on a GPU brought there. A promise
+    counts only if it is about the fault that was mended. Needs torch, to know the jobs."""
+    for times_file in sorted(out.glob("*/times.json")):
+        name, folder = times_file.parent.name, times_file.parent / "before_first" / "plain"
+        gain, ranks = _gain(json.loads(times_file.read_text())), len(list(folder.glob("*.json*")))
+        if ranks > 1:
+            found = _pair_of_ranks(name, folder, *gain)
+        else:
+            kind: tuple[str, JobKind] = ("H200", "gpu") if (out / MACHINE).exists() else ("CPU", "cpu")
+            found = _pair(name, *kind, folder, *gain) if ranks else iter(())
+        yield from (pair for pair in found if pair.rule in _faults().get(name, ()))
+
+
+@cache
+def _faults() -> dict[str, frozenset[str]]:
+    """Rules that find what is wrong with a job, by its name."""
+    for package in ("tests.truth.jobs", "tests.truth.gpu"):
+        import_module(f"{package}.everything")
+    jobs = import_module("tests.truth.job").JOBS.items()
+    return {name: job.expected.rules for name, job in jobs if job.expected is not None}
 
 
 def _gain(times: dict[str, list[float]]) -> tuple[float, float]:
@@ -252,6 +273,32 @@ def _pair(
                 allowed,
             )
         return
+
+
+def _pair_of_ranks(name: str, before: Path, gain: float, doubt: float) -> Iterator[Pair]:
+    """Yield the pair if the first finding about the job of these ranks promises something."""
+    digests = [digest_file(file)[1] for file in find_traces(str(before)).files]
+    for report in build_jobs(digests).reports:
+        for found in report.findings:
+            rule, saving = find_any_rule(found.rule), found.saving
+            if rule is None or rule.family == "recording" or not (saving.high_us or found.cost_us):
+                continue
+            if saving.possible_share and rule in JOB_RULES:
+                possible = saving.least_possible_share, saving.possible_share
+                yield Pair(
+                    name,
+                    "ranks",
+                    name,
+                    "ranks",
+                    rule.kind_of_fix,
+                    rule.id,
+                    gain,
+                    doubt,
+                    *possible,
+                    0.0,
+                    possible[1],
+                )
+            break
 
 
 if __name__ == "__main__":

@@ -43,9 +43,9 @@ VARIANTS = (
     ("before", "first", ("plain", "stacks")),
     ("after", "first", ("plain", "stacks")),
     ("before", "second", ("plain",)),
-    ("after", "second", ()),
+    ("after", "second", ("plain",)),
 )
-"""By turns, so that a change of the machine's speed meets both. The second recording is of equal code."""
+"""By turns, so that a change of the machine's speed meets both. The second recordings are of equal code."""
 
 
 def record_job(job: Job, out: Path) -> None:

@@ -1,10 +1,12 @@
-"""One variant of a job on a GPU: time it without the profiler, then record it. A process of its own."""
+"""One variant of a job on a GPU: time it without the profiler, then record it; or a job that runs out of
+memory. A process of its own."""
 
 from __future__ import annotations
 
 import fcntl
 import json
 import os
+import sys
 import time
 import traceback
 from collections.abc import Iterator
@@ -13,9 +15,10 @@ from pathlib import Path
 
 import torch
 import torch._dynamo  # optimizers import it late
-from torch.profiler import ProfilerActivity, profile, schedule, tensorboard_trace_handler
+from torch.profiler import profile, schedule, supported_activities, tensorboard_trace_handler
 
-from tests.truth.gpu import everything  # noqa: F401
+from tests.truth.gpu import device, everything  # noqa: F401
+from tests.truth.gpu.failing import FAILING
 from tests.truth.job import JOBS, Job
 
 WARM_UP = 8
@@ -31,11 +34,11 @@ def timed(steps: Iterator[None], count: int) -> list[float]:
     found = []
     each = max(1, count // BLOCKS)
     for _ in range(BLOCKS):
-        torch.cuda.synchronize()
+        device.wait()
         start = time.perf_counter()
         for _ in range(each):
             next(steps)
-        torch.cuda.synchronize()
+        device.wait()
         found.append((time.perf_counter() - start) / each)
     return found
 
@@ -43,7 +46,7 @@ def timed(steps: Iterator[None], count: int) -> list[float]:
 def recorded(steps: Iterator[None], job: Job, stacks: bool) -> profile:
     """Record as the README says; without `stacks`, as it says for jobs that stacks slow down."""
     with profile(
-        activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
+        activities=supported_activities(),
         schedule=schedule(wait=1, warmup=2, active=job.recorded, repeat=1),
         record_shapes=True,
         profile_memory=stacks,
@@ -63,21 +66,43 @@ def alone(lock: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            torch.cuda.synchronize()
+            device.wait()
             fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def main(name: str, fixed: bool, out: Path, kinds: dict[str, bool], lock: Path) -> None:
     """Run a variant. kinds: folders below `out` of the recordings, and whether with stacks."""
-    job = JOBS[name]
+    job, variant = JOBS[name], "after" if fixed else "before"
     if not fixed:
         os.environ.update(job.environment)
-    variant = "after" if fixed else "before"
-    log = os.open(out / f"output_{variant}.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    try:
+    with written(out / f"output_{variant}.txt"):
         _run(job, fixed, out, kinds, lock)
+
+
+def main_of_failure(name: str, out: Path, lock: Path) -> None:
+    """Run a job out of memory, and dump the history of its allocations."""
+    job = FAILING[name]
+    with written(out / "output_failing.txt"), alone(lock):
+        device.limit_memory(job.limit_bytes)
+        device.begin_history()
+        try:
+            job.job() if device.HAS_GPU else device.run_out()
+        except torch.OutOfMemoryError as error:
+            print(str(error).split("\n")[0][:150])
+        else:
+            raise RuntimeError("it did not run out of memory")
+        device.dump_history(out / "failed.pickle")
+
+
+@contextmanager
+def written(log: Path) -> Iterator[None]:
+    """Write what is printed to a file, and end the process with 1 if something fails."""
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    try:
+        yield
+        sys.stdout.flush()
     except BaseException:
         traceback.print_exc()
         os._exit(1)
@@ -86,9 +111,8 @@ def main(name: str, fixed: bool, out: Path, kinds: dict[str, bool], lock: Path) 
 
 def _run(job: Job, fixed: bool, out: Path, kinds: dict[str, bool], lock: Path) -> None:
     torch.manual_seed(0)
-    torch.zeros(1, device="cuda")
     with alone(lock):
-        steps = job.start(fixed, 0)
+        steps = job.start(fixed, 0) if device.HAS_GPU else device.stand_in()
         for _ in range(WARM_UP):
             next(steps)
         times = timed(steps, job.timed)
@@ -96,10 +120,10 @@ def _run(job: Job, fixed: bool, out: Path, kinds: dict[str, bool], lock: Path) -
     for kind, stacks in kinds.items():
         with alone(lock):
             profiler = recorded(steps, job, stacks)
-        tensorboard_trace_handler(str(out / kind), worker_name="worker")(profiler)
+        tensorboard_trace_handler(str(out / kind), worker_name="worker", use_gzip=True)(profiler)
     if job.snapshot:
         with alone(lock):
-            torch.cuda.memory._record_memory_history(max_entries=100_000, stacks="python")
+            device.begin_history()
             for _ in range(job.recorded):
                 next(steps)
-            torch.cuda.memory._dump_snapshot(str(out / f"{'after' if fixed else 'before'}.pickle"))
+            device.dump_history(out / f"{'after' if fixed else 'before'}.pickle")

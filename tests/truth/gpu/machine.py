@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Final
 
 import torch
 
-MACHINE: Final = "machine.json"
+from tests.truth.gpu import device
+from tests.truth.gpu.packing import MACHINE
 
 
 def write_machine(out: Path) -> None:
     """Say in `out` what this machine's GPU is."""
-    found = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda}
+    found = {"gpu": device.name(), "torch": torch.__version__, "cuda": torch.version.cuda}
     (out / MACHINE).write_text(json.dumps(found))
 
 
