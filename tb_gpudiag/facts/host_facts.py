@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from tb_gpudiag.arrays import Bool, Int64, marked
-from tb_gpudiag.facts.core.causes import CauseSpans
+from tb_gpudiag.arrays import NONE, Bool, Int64, marked
+from tb_gpudiag.facts.core.causes import Cause, CauseSpans
 from tb_gpudiag.facts.core.handover import HostTime
 from tb_gpudiag.facts.core.intervals import Intervals, Window, coverage
 from tb_gpudiag.facts.core.launches import Work, launched_in
@@ -49,7 +49,7 @@ from tb_gpudiag.facts.waiting.training_mode import (
 )
 from tb_gpudiag.vocabulary.api_calls import LAUNCH_CALL
 from tb_gpudiag.vocabulary.marks import OPTIMIZER_STEP
-from tb_gpudiag.vocabulary.operators import TABLE_GRADIENT
+from tb_gpudiag.vocabulary.operators import ATEN, DRAWS, MAKES_STATE, TABLE_GRADIENT
 from tb_gpudiag.vocabulary.torch_frames import HostTask
 
 
@@ -156,6 +156,23 @@ class HostWork:
         """Mask of the events in operators that make gradients of whole tables, shape (n,)."""
         return self._host.tree.under(match(self._host.events, TABLE_GRADIENT))
 
+    def called(self, event: Int64) -> Int64:
+        """Return the operator that the job called, and not what that calls in turn, of events or NONE;
+        outside of torch's operators, the event itself. Shape of `event`."""
+        outer = np.append(self._host.tree.outermost(match(self._host.events, ATEN)), NONE)[event]
+        return np.where(outer == NONE, event, outer)
+
+    @cached_property
+    def makes_again(self) -> Bool:
+        """Mask of what the model computes of nothing but sizes, as far as gradients show, shape (n,): in
+        functions that make tensors, draw no numbers, and call nothing that the backward pass goes through."""
+        host = self._host
+        learns = host.creators(host.backward_nodes, host.forward_by_sequence)
+        draws = match(host.events, DRAWS)
+        other = np.unique(host.place[np.r_[learns[learns != NONE], np.flatnonzero(draws)]])
+        made = np.setdiff1d(host.place[match(host.events, MAKES_STATE)], np.r_[other, NONE])
+        return np.isin(host.place, made) & (host.module != NONE) & ~host.in_backward & bool(len(learns))
+
     @cached_property
     def in_float64(self) -> Bool:
         """Mask of the events in operators that are known to multiply 64-bit numbers, shape (n,)."""
@@ -178,9 +195,11 @@ class HostWork:
         return evaluations(self._host, self._host_time.main, self._steps)
 
     def task_of(self, spans: CauseSpans) -> Int64:
-        """HostTask of each stretch of the main thread, or NONE."""
+        """HostTask of each stretch of the main thread, or NONE. A wait that no name says is for a lock."""
         evaluates = coverage(self._evaluations, spans.start_ns, spans.end_ns) > 0
-        return np.where(evaluates, HostTask.EVALUATING, self.tasks.of(spans.event))
+        task = self.tasks.of(spans.event)
+        task[(spans.cause == Cause.WAITING) & (task == NONE)] = HostTask.LOCK
+        return np.where(evaluates, HostTask.EVALUATING, task)
 
     @cached_property
     def training_mode(self) -> TrainingMode:

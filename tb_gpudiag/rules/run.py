@@ -112,16 +112,15 @@ def _place(found: RuleFinding, *, costly: bool) -> int:
     return 1 if found.finding.leads and not (says_what_computes and costly) else 2
 
 
-def _rank(
-    found: RuleFinding, window_ns: int, memories: Sequence[DeviceMemory]
-) -> tuple[int, float, int, str]:
+def _rank(found: RuleFinding, window_ns: int, memories: Sequence[DeviceMemory]) -> tuple[int, float, int]:
     """Sort by severity, then by the middle of what a fix saves of the job's time, or by what it frees of its
-    memory. What costs most comes first among equals."""
+    memory. What costs most comes first among equals, then what RULES have first: a cause before what it does
+    to steps, and all before what was recorded."""
     finding = found.finding
     saving = finding.saving or Saving(0, finding.cost_ns)
     middle = saving.middle_ns / max(1, window_ns) * (1 if finding.sure else UNSURE)
     saved = max(middle, _held_share(finding, memories))
-    return -found.severity, -saved, -finding.cost_ns, found.rule.id
+    return -found.severity, -saved, -finding.cost_ns
 
 
 def _held_share(finding: Finding, memories: Sequence[DeviceMemory]) -> float:

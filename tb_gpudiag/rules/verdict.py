@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from importlib import resources
 from itertools import chain
 
 from tb_gpudiag.facts.core.causes import Cause
@@ -36,7 +38,6 @@ from tb_gpudiag.rules.shared.recording_advice import sentences_for
 from tb_gpudiag.rules.shared.slowed_recording import host_may_keep_up, slowed_sentences
 from tb_gpudiag.rules.shared.verdict_sentences import (
     BESIDES_COMPUTING,
-    NO_REQUESTS,
     first_fix_sentence,
     leads,
     left_out_sentences,
@@ -69,8 +70,9 @@ def find_verdict(facts: Facts, ranked: Sequence[RuleFinding] = ()) -> Verdict:
     verdict = _without_memory(facts, [found.rule for found in ranked])
     waits = waiting_sentence(verdict.limiter, ranked)
     said = sentences_for(verdict.sentence, {facts.trace.metadata.recorder})
-    if waits and _LIMITS["communication"] in said:  # what is waited for does
-        said, waits = said.replace(_LIMITS["communication"], waits), ""
+    limits = _WORDS["communication"]["limits"]
+    if waits and limits in said:  # what is waited for does
+        said, waits = said.replace(limits, waits), ""
     first = ""
     if not host_may_keep_up(facts):  # what may be the recorder's promises nothing that could be compared
         first = first_fix_sentence(verdict.limiter, ranked, facts.window.duration_ns)
@@ -169,9 +171,9 @@ def _limiter(parts: WindowParts, ranked: Sequence[AnyRule]) -> tuple[str, str]:
         both = " and ".join(f"{share(by_limiter[p], window_ns)} {_noun(p)}" for p in (first, second))
         return "mixed", f"No single cause limits this job: {both}."
     limiter = _host_limiter(parts, ranked) if first == "host" else first
-    said = _SENTENCES[limiter]
-    if limiter in _LIMITS:
-        said += f" {BESIDES_COMPUTING if parts.computing_ns >= CLEAR_LEAD * most_ns else _LIMITS[limiter]}"
+    said, limits = _WORDS[limiter]["said"], _WORDS[limiter].get("limits")
+    if limits:
+        said += f" {BESIDES_COMPUTING if parts.computing_ns >= CLEAR_LEAD * most_ns else limits}"
     said = said.format(**_figures(parts))
     return "launch" if limiter == "nodes" else limiter, said
 
@@ -224,37 +226,10 @@ _PARTS = {
 }
 
 
-_HOST = "It waited for the host {all_host} of the time: {host_parts}."
-
-_SENTENCES = {
-    "input": "It waited for data {all_input} of the time.",
-    "launch": _HOST,
-    "python": _HOST,
-    "compile": _HOST,
-    "waiting": "It waited {all_waiting} of the time while the host itself waited in a call.",
-    "sync": "Synchronizations cost {all_sync} of the time: {sync_parts}.",
-    "copy": "Exposed copies took {all_copy} of the time.",
-    "communication": "Communication took {all_communication} of the time: {communication_parts}.",
-    "memory": "It waited for the driver to allocate or free memory {all_memory} of the time.",
-    "nodes": "Between the nodes of CUDA graphs it was idle {all_nodes} of the time.",
-    "requests": NO_REQUESTS,
-    "initialization": "",  # its doubt says what it is
-    "unknown": "It was idle {all_unknown} of the time although work was queued, or the work's launch was not "
-    "recorded. This trace does not show why.",
-}
-
-_LIMITS = {
-    "input": "The data pipeline limits this job.",
-    "launch": "Launching many small kernels limits this job.",
-    "python": "The host's own work limits this job.",
-    "compile": "Compilation limits this job.",
-    "waiting": "What the host waits for limits this job.",
-    "sync": "They limit this job.",
-    "copy": "Transfers limit this job.",
-    "communication": "It limits this job.",
-    "memory": "Memory allocation limits this job.",
-    "nodes": "Many small kernels limit this job, and the host does not.",
-}
+_WORDS: Mapping[str, Mapping[str, str]] = json.loads(
+    resources.files(__package__).joinpath("verdict.json").read_text(encoding="utf-8")
+)
+"""What is said of each limiter, and that it limits the job, where the first does not say so."""
 
 _THE_PROFILER = (
     "The profiler itself kept it idle {} of the time. Record more steps, after a warm-up, to see "

@@ -8,7 +8,7 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple
 
-from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED, any_of, lazy_re
+from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED, any_of, lazy_re, rows_of
 
 _FRAME = lazy_re(r"(?P<file>.*)\((?P<line>\d+)\): (?P<function>.*)", re.S)
 
@@ -17,36 +17,11 @@ ANY_FRAME = any_of(r"[^<].*\(\d+\): .*", flags=re.S)
 
 # Frames of the interpreter and of libraries, whose lines the user cannot change: the place is the nearest
 # other frame.
-_PLUMBING_FOLDERS = (
-    "torch",
-    "numpy",
-    "scipy",
-    "triton",
-    "threading",
-    "torch_xla",
-    "PIL",
-    "cv2",
-    "pandas",
-    "einops",
-    "tqdm",
-    "sympy",
-)
+_PLUMBING_FOLDERS = frozenset(name for kind, name in rows_of("libraries.tsv") if kind == "plumbing")
 # Packages between the user's code and torch. The profiler cuts a path to where packages are installed, so
 # only its first folder shows that a file is not the user's. Their functions are places, because the user
 # chooses how to call them.
-_LIBRARY_FOLDER = lazy_re(
-    r"accelerate|albumentations|apex|av|bitsandbytes|composer|datasets|decord|deepspeed|detectron2|dgl|"
-    r"diffusers|evaluate|fairscale|fastai|fastapi|flash_attn|fsspec|gradio|gym|gymnasium|"
-    r"huggingface_hub|hydra|ignite|imageio|imgaug|jax|joblib|keras|kornia|librosa|lightgbm|lightning|"
-    r"lightning_fabric|lightning_utilities|litgpt|matplotlib|megatron|mlflow|mmcv|mmdet|mmengine|monai|"
-    r"nltk|omegaconf|open_clip|openai|optimum|optuna|packaging|peft|pyarrow|pydantic|pytorch_lightning|"
-    r"pytorch_metric_learning|ray|requests|safetensors|segment_anything|sentence_transformers|"
-    r"sentencepiece|setfit|sglang|skimage|sklearn|skorch|soundfile|spacy|stable_baselines3|streaming|"
-    r"tensorboard|tensorboardX|tensorflow|tiktoken|timm|tokenizers|torch_geometric|torch_scatter|"
-    r"torchaudio|torchdata|torchmetrics|torchtext|torchtitan|torchtune|torchvision|tornado|"
-    r"transformer_engine|transformers|trl|typer|ultralytics|urllib3|vllm|wandb|webdataset|werkzeug|"
-    r"xformers|xgboost|zarr"
-)
+_LIBRARY_FOLDERS = frozenset(name for kind, name in rows_of("libraries.tsv") if kind == "library")
 # Modules of the standard library that, as a bare file name, are far more often the user's own script.
 _USERS_OWN = frozenset(
     {"test", "code", "profile", "trace", "main", "this", "statistics", "token", "select", "types"}
@@ -142,7 +117,7 @@ def is_installed(frame: Frame) -> bool:
         return True
     relative = frame.file[:1] not in "/\\" and frame.file[1:2] != ":"
     head, rest = _head(frame.file)
-    return relative and bool(rest) and _LIBRARY_FOLDER.fullmatch(head) is not None
+    return relative and bool(rest) and head in _LIBRARY_FOLDERS
 
 
 def own_function(name: str) -> str:

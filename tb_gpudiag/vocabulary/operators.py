@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tb_gpudiag.vocabulary.patterns import any_of
+from tb_gpudiag.vocabulary.patterns import any_of, rows_of
 
 # What an iterator of torch's DataLoader runs first, one after the other: it draws a seed for its workers.
 SEED = (any_of(r"aten::empty"), any_of(r"aten::random_"), any_of(r"aten::item"))
@@ -16,25 +16,7 @@ ATEN = any_of(r"aten::.*", flags=re.S)
 BATCHED_MATMUL = any_of(r"aten::(bmm|baddbmm_?|_baddbmm\w*|matmul|einsum)")
 LINEAR = any_of(r"aten::linear")
 
-MATMUL_FACTORS = {
-    "aten::mm": (0, False),
-    "aten::bmm": (0, False),
-    "aten::addmm": (1, False),
-    "aten::addmm_": (1, False),
-    "aten::_addmm_activation": (1, False),
-    "aten::baddbmm": (1, False),
-    "aten::baddbmm_": (1, False),
-    "aten::linear": (0, True),
-    "aten::matmul": (0, False),
-    "aten::mv": (0, False),
-    "aten::addmv": (1, False),
-    "aten::addmv_": (1, False),
-    "aten::_scaled_mm": (0, False),
-    "aten::_grouped_mm": (0, False),
-    "aten::_scaled_grouped_mm": (0, False),
-    "aiter::gemm_a16w16": (0, True),
-    "vllm::rocm_unquantized_gemm": (0, True),
-}
+MATMUL_FACTORS = {name: (int(first), bool(t)) for name, first, t in rows_of("matmuls.tsv")}
 """Operator -> (index of the first of the two inputs that it multiplies, whether the second is transposed)."""
 
 VECTOR_PRODUCTS = frozenset({"aten::mv", "aten::addmv", "aten::addmv_"})
@@ -43,26 +25,7 @@ VECTOR_PRODUCTS = frozenset({"aten::mv", "aten::addmv", "aten::addmv_"})
 GROUPED = frozenset({"aten::_grouped_mm", "aten::_scaled_grouped_mm"})
 """Many matmuls in one, with the sizes of the groups in a tensor that the trace does not have."""
 
-NUMBER_BYTES = {
-    "double": 8,
-    "float": 4,
-    "half": 2,
-    "bfloat16": 2,
-    "float8_e4m3fn": 1,
-    "float8_e4m3fnuz": 1,
-    "float8_e5m2": 1,
-    "float8_e5m2fnuz": 1,
-    "long": 8,
-    "long int": 8,
-    "int": 4,
-    "short": 2,
-    "short int": 2,
-    "unsigned char": 1,
-    "signed char": 1,
-    "char": 1,
-    "byte": 1,
-    "bool": 1,
-}
+NUMBER_BYTES = {name: int(size) for name, size, _ in rows_of("number_formats.tsv")}
 """Number format of an input -> bytes of one number, under the names that number_format returns."""
 
 EIGHT_BITS = frozenset(name for name in NUMBER_BYTES if name.startswith("float8"))
@@ -108,18 +71,7 @@ SINGLE_VALUE = any_of(r"aten::(item|_local_scalar_dense|equal)")
 # A copy to another device or number format.
 TO_COPY = any_of(r"aten::_to_copy")
 # torch's numbers for formats, as the profiler records an argument, under the names of NUMBER_BYTES.
-NUMBER_FORMATS = {
-    "0": "unsigned char",
-    "1": "signed char",
-    "2": "short int",
-    "3": "int",
-    "4": "long int",
-    "5": "half",
-    "6": "float",
-    "7": "double",
-    "11": "bool",
-    "15": "bfloat16",
-}
+NUMBER_FORMATS = {number: name for name, _, number in rows_of("number_formats.tsv") if number}
 
 # Operators that a CPU never runs. (It does run aten::cudnn_is_acceptable and aten::_use_cudnn_ctc_loss.)
 GPU_ONLY = any_of(
@@ -181,6 +133,8 @@ JOINS = any_of(r"aten::_?(cat|concat|concatenate|stack|hstack|vstack|append)\w*"
 OWN_COPY = any_of(r"aten::(clone|detach_copy|_?cat|_?stack)")
 # Operators that make samples. Dropout's masks are some, too.
 SAMPLES = any_of(r"aten::(rand|randn|randint|randperm|normal|bernoulli)(_like|_)?")
+# Operators whose result is another one in each call.
+DRAWS = any_of(r"aten::(rand\w*|normal_?|uniform_?|bernoulli_?|multinomial|exponential_?|\w*dropout)")
 # Operators that make a tensor of nothing: a module's state, but no output of its.
 MAKES_STATE = any_of(r"aten::(new_)?(zeros|ones|full|arange|linspace|eye)(_like)?")
 # Operators that count or sum up what they are given, and copies: their results are metrics.
@@ -218,3 +172,6 @@ COLLECTIVE = any_of(
     r"record_param_comms",
     r"ncclGroup\w+",
 )
+
+CHEAPER = [(any_of(names), way) for names, way in rows_of("cheaper_operators.tsv")]
+"""Names of operators, and why one takes long and what to use instead, as the rest of a sentence."""

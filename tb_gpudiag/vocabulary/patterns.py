@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any, AnyStr, Generic, cast
 
 LONGEST_MATCHED = 1_024
@@ -70,3 +71,9 @@ def _with_common_start(alternatives: tuple[str, ...]) -> list[str]:
         if rest:
             found.append(f"{start}(?:{'|'.join(rest)})")
     return found
+
+
+def rows_of(table: str) -> list[list[str]]:
+    """Return the rows of a table in this folder, such as `task_names.tsv`, without its comments."""
+    text = Path(__file__).with_name(table).read_text(encoding="utf-8")
+    return [line.split("\t") for line in text.splitlines() if not line.startswith("#")]

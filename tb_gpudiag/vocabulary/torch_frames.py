@@ -16,11 +16,18 @@ import re
 from collections.abc import Iterator
 from enum import IntEnum
 from functools import lru_cache
-from pathlib import Path
 from typing import Final
 
 from tb_gpudiag.vocabulary.frames import place_frame
-from tb_gpudiag.vocabulary.patterns import IN_FILE, LONGEST_MATCHED, PACKAGE, PATH, any_of, not_before
+from tb_gpudiag.vocabulary.patterns import (
+    IN_FILE,
+    LONGEST_MATCHED,
+    PACKAGE,
+    PATH,
+    any_of,
+    not_before,
+    rows_of,
+)
 
 _DATA = PATH + r"torch/utils/data/"
 _MODULES = PATH + r"torch/nn/modules/"
@@ -338,9 +345,7 @@ _Row = tuple[HostTask, str, str]
 
 @lru_cache(1)
 def _rows() -> list[_Row]:
-    text = Path(__file__).with_name("task_names.tsv").read_text(encoding="utf-8")
-    rows = (line.split("\t") for line in text.splitlines() if not line.startswith("#"))
-    return [(HostTask[task.upper()], library, name) for task, library, name in rows]
+    return [(HostTask[task.upper()], library, name) for task, library, name in rows_of("task_names.tsv")]
 
 
 def _pattern(name: str) -> str:
@@ -371,4 +376,6 @@ def of_users() -> dict[HostTask, re.Pattern[str]]:
 LOADER: Final = TASK_NAMES[HostTask.LOADING]
 PROFILER_FRAME: Final = TASK_NAMES[HostTask.PROFILING]
 WAKES: Final = TASK_NAMES[HostTask.WAKING]
+RELEASE: Final = any_of(r"<built-in method (release|__exit__) of _thread\.R?[Ll]ock object at \w+>")
+"""A lock of a known address is released."""
 EVALUATES: Final = of_users()[HostTask.EVALUATING]

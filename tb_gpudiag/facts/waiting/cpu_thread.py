@@ -4,7 +4,8 @@ one that looks like Python is.
 Python that runs inside an operator, such as the `backward` of a function of the user's own, is user code. And
 while a collective is under way, the thread waits for it in places that look like work: in autograd's engine,
 in Python, in an operator of autograd. Without stacks, user code beside a collective cannot be told from
-waiting. With stacks, a kernel that torch.compile wrote is a frame without an operator of its own.
+waiting. With stacks, a kernel that torch.compile wrote is a frame without an operator of its own. And `with`
+takes a lock without a frame, and releases it in one.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.vocabulary.marks import COMPILED_CODE
 from tb_gpudiag.vocabulary.operators import AUTOGRAD_NODE, NODE_SUFFIX
 from tb_gpudiag.vocabulary.recorded import Category
-from tb_gpudiag.vocabulary.torch_frames import COMPILED_KERNEL, MESSAGE_WAIT
+from tb_gpudiag.vocabulary.torch_frames import COMPILED_KERNEL, MESSAGE_WAIT, RELEASE
 
 # Autograd's own nodes spend microseconds between the operators that they call.
 LEAST_USER_CODE_NS: Final = 1_000_000
@@ -37,8 +38,27 @@ def cpu_thread(spans: CauseSpans, host: Host, under_way: Intervals) -> CauseSpan
     long = spans.end_ns - spans.start_ns >= LEAST_USER_CODE_NS
     cause = np.where(in_node & long & (spans.cause == Cause.DISPATCH), np.uint8(Cause.PYTHON), spans.cause)
     cause = np.where(marked(_compiled_kernels(host), spans.event), np.uint8(Cause.DISPATCH), cause)
+    cause[(cause == Cause.PYTHON) & long & _waits_for_lock(spans, host)] = Cause.WAITING
     spans = spans._replace(cause=cause.astype(np.uint8))
     return repaint(spans, under_way, Cause.COLLECTIVE, _may_wait(spans, host, in_node))
+
+
+def _waits_for_lock(spans: CauseSpans, host: Host) -> Bool:
+    """Mask of the spans of a function that releases a lock, shape (p,), late in which another thread released
+    that lock: until then, this thread waited for it."""
+    events, tree = host.events, host.tree
+    releases = np.flatnonzero(match(events, RELEASE) & (tree.depth >= 0))
+    own = np.isin(events.thread[releases], spans.thread)
+    functions = tree.parent[releases[own]]
+    locks = {events.names[name].rpartition(" ")[2] for name in events.name[releases[own]]}
+    shared = np.array([name.rpartition(" ")[2] in locks for name in events.names] or [False], np.bool_)
+    others = releases[~own]
+    released_ns = np.sort(events.start_ns[others[shared[events.name[others]]]])
+    last = np.searchsorted(released_ns, spans.end_ns, side="right")
+    middle_ns = (spans.start_ns + spans.end_ns) // 2
+    return np.isin(spans.event, functions[functions != NONE]) & (
+        last > np.searchsorted(released_ns, middle_ns)
+    )
 
 
 def _nodes(host: Host) -> Bool:

@@ -43,10 +43,15 @@ class HostTasks:
         """Return the task of each event, or NONE, shape of `event`, which may be NONE."""
         return np.where(event == NONE, NONE, self.kind[event]).astype(np.int64)
 
+    def calls(self, event: Int64) -> Int64:
+        """Return the call that each event's task is; where no name says one, the event itself. Shape of
+        `event`."""
+        return np.where(self.call[event] == NONE, event, self.call[event])
+
     def caller(self, event: Int64) -> Int64:
-        """Return the span that called the task of each event, or NONE, shape of `event`."""
+        """Return the span that called the task of each event, or the event itself, shape of `event`."""
         call = self.call[event]
-        return np.where(call == NONE, NONE, self._tree.parent[call])
+        return np.where(call == NONE, event, self._tree.parent[call])
 
     def time_ns(self, event: Int64, weight_ns: Int64) -> dict[HostTask, int]:
         """Add up time by task: task -> ns, most first.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from functools import cached_property
+from importlib import resources
 
 import numpy as np
 
@@ -32,6 +34,7 @@ from tb_gpudiag.rules.answer import (
 )
 from tb_gpudiag.rules.doubts import not_comparable
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
+from tb_gpudiag.rules.shared.grown_parts import COMPUTING, what_grew
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, host_task_fix
 from tb_gpudiag.rules.shared.lost_time import MOSTLY_UNSEEN, NO_DEVICE, Lost, lost_time, places, unseen
 from tb_gpudiag.vocabulary import levels
@@ -39,7 +42,6 @@ from tb_gpudiag.vocabulary.frames import parse_frame
 from tb_gpudiag.vocabulary.torch_frames import HostTask
 from tb_gpudiag.wording.format import count, in_quotes, ordinal, time_ns
 from tb_gpudiag.wording.quantity import Quantity, duration, number, ratio
-from tb_gpudiag.wording.vocabulary import CAUSES
 
 # Step times vary by 1 to 2% from run to run, so a smaller effect of the fix could not be measured.
 LEAST_SHARE = levels.MEASURABLE
@@ -57,29 +59,14 @@ SAME_GREW = levels.HALF
 # Things that only slow steps do are listed if they take at least this share of the extra time.
 ONLY_SHARE = levels.SIZEABLE
 
-# What to do if slow steps launch as much as the others, and do nothing that the others do not.
-_SAME_WORK = {
-    Shape.SINGLE: "These steps launched as much as the others, only more slowly. Record again; if it "
-    "persists, check what else runs on the machine, and record Python's collections of garbage (GD102).",
-    Shape.PERIODIC: "Look for something that runs at this interval in this process or next to it: logging, a "
-    "monitor, a second job.",
-    Shape.SLOWER: "Find what changed at this step. Something that stays switched on, another process on the "
-    "machine, or lower clocks slow down every step after it.",
-    Shape.FASTER: "If this was the end of a warm-up, record later: increase wait and warmup in the schedule. "
-    "Otherwise find what ended at this step.",
-    Shape.RISING: "Look for what grows: a list that each step walks, a cache without a limit, hooks that are "
-    "registered again in every step.",
-    Shape.FALLING: "If this is a warm-up, record later: increase wait and warmup in the schedule.",
-}
+_FIXES = json.loads(resources.files(__package__).joinpath("step_variance.json").read_text(encoding="utf-8"))
+"""What to do: by shape, if slow steps launch as much as the others, and do nothing that the others do not."""
 
 _SAME_OPERATORS = (None, Cause.DISPATCH)
 """What grows if a CPU takes longer for the same operators."""
 
 _STEPS_SHOWN = 5
 _PARTS_SHOWN = 3
-
-_COMPUTING = "computing"
-_WORK = (_COMPUTING, "communicating, exposed", "copying, exposed")
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +94,10 @@ class _Uneven:
     def slowest(self) -> Int64:
         """The slow steps, slowest first."""
         return self.slow[np.argsort(-self.length_ns[self.slow], kind="stable")]
+
+    @cached_property
+    def grown(self) -> list[tuple[str, int, Cause | None]]:
+        return what_grew(self.steps, self.slow, self.others)
 
 
 def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
@@ -173,7 +164,7 @@ def _compared(uneven: _Uneven, slow: Bool, facts: Facts) -> Finding:
 def _starts_a_loader(uneven: _Uneven, starts: Intervals) -> bool:
     """Whether slow steps are longer mostly because an epoch begins in them."""
     times, slow = uneven.steps.times, uneven.slow
-    grew_most = next((cause for _, _, cause in _grown(uneven)), None)
+    grew_most = next((cause for _, _, cause in uneven.grown), None)
     begins = coverage(starts, times.start_ns[slow], times.end_ns[slow]).any()
     return grew_most in {Cause.INITIALIZATION, Cause.INPUT} and bool(begins)
 
@@ -188,7 +179,7 @@ _KEEP_WORKERS = Fix(
 
 def _is_unseen(uneven: _Uneven, lost: Lost, facts: Facts) -> bool:
     """Whether the trace does not show what most of the extra time is."""
-    cause = next((cause for _, _, cause in _grown(uneven)), None)
+    cause = next((cause for _, _, cause in uneven.grown), None)
     python = lost.of(*BETWEEN_CALLS)
     unseen_ns = lost.total_ns(python & unseen(lost, facts))
     return cause in BETWEEN_CALLS and unseen_ns >= MOSTLY_UNSEEN * lost.total_ns(python)
@@ -196,7 +187,7 @@ def _is_unseen(uneven: _Uneven, lost: Lost, facts: Facts) -> bool:
 
 def _runs_the_same_longer(uneven: _Uneven) -> bool:
     """Whether slow steps take longer for the same operators, as they do beside other processes on a CPU."""
-    grown = _grown(uneven)
+    grown = uneven.grown
     same_ns = sum(ns for _, ns, cause in grown if cause in _SAME_OPERATORS)
     return not grown or same_ns >= SAME_GREW * grown[0][1]
 
@@ -207,7 +198,7 @@ def _finding(
     """only: (name, ns) of what only slow steps ran."""
     times, length_ns = uneven.steps.times, uneven.length_ns
     slowest, excess_ns = uneven.slowest, uneven.excess_ns
-    grown = _grown(uneven)
+    grown = uneven.grown
     main, cause = (grown[0][0], grown[0][2]) if grown else ("", None)
     work = _work(uneven, "Operators" if lost.device == NO_DEVICE else "Kernels and copies")
     longest = ratio(length_ns[slowest[0]] / uneven.usual_ns, "the median")
@@ -258,20 +249,6 @@ def _title(uneven: _Uneven, longest: Quantity, *, inferred: bool) -> str:
     return f"{slow_steps} of {len(uneven.steps)} took up to {longest}"
 
 
-def _grown(uneven: _Uneven) -> list[tuple[str, int, Cause | None]]:
-    """Parts of the steps that grew, most first: (name, extra ns in all slow steps, its cause if it is idle
-    time)."""
-    times = uneven.steps.times
-    work = zip(_WORK, (times.computing_ns, times.communicating_ns, times.copying_ns), strict=True)
-    parts: list[tuple[str, Int64, Cause | None]] = [(label, ns, None) for label, ns in work]
-    parts += [(CAUSES[cause.label].noun, times.idle_ns[:, cause], cause) for cause in Cause]
-    slow, others = uneven.slow, uneven.others
-    more = [
-        (label, int(ns[slow].sum() - len(slow) * np.median(ns[others])), cause) for label, ns, cause in parts
-    ]
-    return sorted((part for part in more if part[1] > 0), key=lambda part: -part[1])
-
-
 def _work(uneven: _Uneven, what: str) -> list[Evidence]:
     """Their number per step, if slow steps have notably more or fewer than the others."""
     work = uneven.steps.work
@@ -314,33 +291,19 @@ def _fix(
     tasks = [task for name, _ in only if (task := host_task_of(name)) in HOST_TASK_FIXES]
     if tasks:
         return host_task_fix(tasks[0], job)
-    if cause is Cause.ALLOCATOR and same and not only:
-        return Fix("These steps do what the others do, and wait longer for memory: see GD103.")
-    if cause in {Cause.COMPILE, Cause.ALLOCATOR}:
-        return Fix("Find what changes from step to step: new shapes compile and allocate again.")
-    if only:
-        return Fix(
-            "Run what only slow steps do less often, elsewhere, or in parallel with training.",
-            HOST_TASK_FIXES[HostTask.SAVING].fix.code,
-        )
-    if cause is Cause.INPUT and pattern.shape is Shape.PERIODIC:
-        return Fix(
-            f"Batches arrive {pattern.period} at a time, as from {pattern.period} workers that begin "
-            "together and are too slow: give the loader more workers, or make each item cheaper to load."
-        )
-    if cause is Cause.INPUT:
-        return Fix(
-            "Batches arrive unevenly: give the loader more workers and a larger prefetch_factor, and look "
-            "for items that take long to load."
-        )
-    if not same:
-        return Fix("Find what these steps run more of than the others, such as an evaluation.")
-    if main == _COMPUTING:
-        return Fix(
-            "The same number of kernels took longer: look for longer sequences, and check whether the GPU "
-            "was shared or throttled."
-        )
-    return Fix(_SAME_WORK[pattern.shape])
+    cases = (
+        (cause is Cause.ALLOCATOR and same and not only, "memory"),
+        (cause in {Cause.COMPILE, Cause.ALLOCATOR}, "shapes"),
+        (only, "only"),
+        (cause is Cause.INPUT and pattern.shape is Shape.PERIODIC, "in_turns"),
+        (cause is Cause.INPUT, "batches"),
+        (not same, "more"),
+        (main == COMPUTING, "computing"),
+        (True, pattern.shape.name.lower()),
+    )
+    case = next(case for holds, case in cases if holds)
+    code = {"only": HOST_TASK_FIXES[HostTask.SAVING].fix.code}.get(case, "")
+    return Fix(_FIXES[case].format(period=pattern.period), code)
 
 
 RULE = Rule("GD106", "step_variance", "Uneven steps", check, severity=Severity.INFO, topic="steps")

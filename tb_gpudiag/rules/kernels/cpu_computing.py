@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tb_gpudiag.arrays import marked
+from tb_gpudiag.arrays import Bool, marked
 from tb_gpudiag.facts.core.places import by_operator
 from tb_gpudiag.facts.core.steady import MOST
 from tb_gpudiag.facts.facts import Facts
@@ -14,8 +14,8 @@ from tb_gpudiag.rules.shared.cpu_job import cpu_time
 from tb_gpudiag.rules.shared.lost_time import Lost, lost_time, places, removing
 from tb_gpudiag.rules.shared.odd_recordings import gpu_error
 from tb_gpudiag.vocabulary import levels
-from tb_gpudiag.vocabulary.operators import MULTIPLIES
-from tb_gpudiag.wording.format import one_line
+from tb_gpudiag.vocabulary.operators import CHEAPER, MULTIPLIES
+from tb_gpudiag.wording.format import in_quotes, one_line
 
 CODE = fix_code(__name__)
 FIXES = page_fixes(__name__)
@@ -41,19 +41,26 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     if (of_tables := _of_tables(facts, lost)) is not None:
         return of_tables
     chosen = spent.computing
-    ranked = by_operator(facts.host, lost.event[chosen], lost.length_ns[chosen])
-    multiplying_ns = sum(ns for name, ns in ranked if MULTIPLIES.fullmatch(name))
+    called = facts.host_work.called(lost.event)
+    of_all = by_operator(facts.host, lost.event[chosen], lost.length_ns[chosen])
+    multiplying_ns = sum(ns for name, ns in of_all if MULTIPLIES.fullmatch(name))
     multiplies = multiplying_ns >= levels.HALF * spent.computing_ns
-    largest = ranked[:MOST_OPERATORS]
+    largest = by_operator(facts.host, called[chosen], lost.length_ns[chosen])[:MOST_OPERATORS]
     layout = ", channels_last" if any("conv" in name for name, _ in largest) else ""
     compiled = facts.launches.modes.compiled.total > 0
     to_try = f"{'' if compiled else 'torch.compile, '}bfloat16{layout}"
     get_a_gpu = "Run the model on a GPU if there is one."
     if facts.gpu_use.error:
         get_a_gpu = f"If this machine has a GPU, update its driver: {gpu_error(facts.gpu_use)}."
-    text, code = _WAITS_FOR_CORES, CODE["cores"]
+    ways = [
+        f"{in_quotes(name, 80)} {way}."
+        for name, ns in largest
+        for names, way in CHEAPER
+        if ns >= levels.SIZEABLE * lost.window_ns and names.fullmatch(name)
+    ]
+    text, code = " ".join(ways) or _UNKNOWN.format(in_quotes(largest[0][0], 80)), CODE["cores"]
     if multiplies:
-        text = f"{get_a_gpu} On the CPU, try {to_try}."
+        text = " ".join([*ways, f"{get_a_gpu} On the CPU, try {to_try}."])
         code = CODE["device"].replace(_COMPILE, "") if compiled else CODE["device"]
     evidence = [
         Evidence.of_window("In operators", spent.computing_ns, lost.window_ns),
@@ -66,7 +73,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     if facts.job.training is False:
         text += " If this is inference, call model.eval() and use torch.inference_mode()."
         code = f"{code}\n\n{CODE['inference']}"
-    return Finding(
+    general = Finding(
         title=lost.sentence("Computing on the CPU", spent.computing_ns),
         summary="Operators that are long enough to compute take most of the main thread's time, and as far "
         "as the trace shows, no GPU is in use. A GPU usually computes many times as fast. Without one, only "
@@ -77,18 +84,20 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
             "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
         ),
         evidence=evidence,
-        places=places(facts.host, lost.event[chosen], lost.length_ns[chosen], by_operator=True),
+        places=places(facts.host, called[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
         leads=multiplies and spent.computing_ns >= MOST * lost.window_ns,
     )
+    again = chosen & marked(facts.host_work.makes_again, lost.event)
+    much = lost.share(lost.total_ns(again)) >= LEAST_TABLE_SHARE
+    return [_made_again(facts, lost, again), general] if much else general
 
 
 _FLOAT64 = "Most of it multiplies float64: float32 takes about half the time, if it is precise enough."
 
-# In five public recordings of networks on a CPU, convolutions alone take 66 to 89%.
-_WAITS_FOR_CORES = (
-    "Little of this multiplies, so threads may wait for cores: compare with torch.set_num_threads(1). "
-    "Otherwise, look for cheaper or fewer operators."
+_UNKNOWN = (
+    "Call {} less often, or on less data. Threads may also wait for cores: compare with "
+    "torch.set_num_threads(1)."
 )
 
 
@@ -113,6 +122,25 @@ def _of_tables(facts: Facts, lost: Lost) -> Finding | None:
             removing(lost.stretches(gradients | optimizer)),
             beyond="the optimizer goes over few rows, too",
         ),
+    )
+
+
+def _made_again(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
+    """The finding if a model makes tensors again that it does not learn from. chosen: mask of it."""
+    cost_ns = lost.total_ns(chosen)
+    return Finding(
+        title=lost.sentence("Making tensors in the model that get no gradient", cost_ns),
+        summary="A function that the model calls begins with an operator such as arange, and nothing that it "
+        "computes gets a gradient. What depends on sizes only is the same in each step.",
+        fix=Fix(
+            "If it does not depend on the batch, make it once.",
+            CODE["buffer"],
+            "https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html",
+        ),
+        evidence=[Evidence.of_window("Without a gradient", cost_ns, lost.window_ns)],
+        **lost.where(facts.host, chosen),
+        removable=removing(lost.stretches(chosen)),
+        severity=Severity.WARNING,
     )
 
 

@@ -12,6 +12,7 @@ from tb_gpudiag.facts.stepping.variance import optimizer_only_in
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Range, RuleAnswer, Severity
 from tb_gpudiag.rules.doubts import not_comparable
 from tb_gpudiag.rules.rule import Claimed, Rule
+from tb_gpudiag.rules.shared.grown_parts import what_grew
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, lost_time, split_window
 from tb_gpudiag.rules.shared.odd_recordings import capture_ns, capture_sentence, first_run_parts
 from tb_gpudiag.rules.shared.recording_advice import record_again
@@ -58,6 +59,10 @@ def _first_steps(facts: Facts) -> RuleAnswer:
     slow, steady_ns = leading_slow_steps(length_ns)
     if not slow or optimizer_only_in(facts.host, steps, np.arange(len(steps)) < slow):
         return Clear(f"the first step took {duration(length_ns[0])}, the median step {duration(steady_ns)}")
+    at = np.arange(len(steps))
+    main, _, cause = next(iter(what_grew(steps, at[:slow], at[slow:])), ("nothing by itself", 0, None))
+    if cause is Cause.WAITING:
+        return Clear(f"the first step is slower by {main}, which is no warm-up")
     slowdown = ratio(length_ns[0] / steady_ns, "the median")
     extra_ns = int(length_ns[:slow].sum() - slow * steady_ns)
     window_ns = facts.recorded_window.duration_ns
@@ -65,8 +70,8 @@ def _first_steps(facts: Facts) -> RuleAnswer:
     return Finding(
         title=f"The first step took {slowdown} of the later steps",
         summary=(
-            "The recording began before the job was in a steady state. Compilation, autotuning and first "
-            f"allocations happen once. {_INCLUDED if included else _LEFT_OUT}"
+            f"The recording began before the job was in a steady state: {main} grew most. "
+            f"{_INCLUDED if included else _LEFT_OUT}"
         ),
         fix=record_again("Skip more steps before recording: increase wait and warmup in the schedule."),
         evidence=[

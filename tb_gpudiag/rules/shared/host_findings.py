@@ -99,7 +99,7 @@ def overhead_finding(time: HostPart, both: Intervals) -> Finding:
 def task_finding(facts: Facts, lost: Lost, chosen: Bool, kind: HostTask) -> Finding:
     """The main thread's time in a host task."""
     known, tasks = HOST_TASK_FIXES[kind], facts.host_work.tasks
-    calls = len(np.unique(tasks.call[lost.event[chosen]]))
+    calls = len(np.unique(tasks.calls(lost.event[chosen])))
     # Users do not edit the library, so the place is the function that calls it.
     event = tasks.call[lost.event].astype(np.int64) if kind in _PLACED_AT_CALL else tasks.caller(lost.event)
     return Finding(

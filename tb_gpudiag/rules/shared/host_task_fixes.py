@@ -153,6 +153,9 @@ def oversubscribed_sentence(found: Interruptions) -> str:
     )
 
 
+_FOR_THREADS = np.array((HostTask.THREAD, NONE))
+"""What another thread of this process ends; a lock that has a name may be held by another process."""
+
 # More places of the other thread are on the timeline.
 _MOST_PLACES = 2
 
@@ -186,8 +189,8 @@ def meanwhile(facts: Facts, lost: Lost, chosen: Bool) -> list[Place]:
     """Where the thread that ends these waits is while they last, longest first; none where it was not
     recorded."""
     host, tasks = facts.host, facts.host_work.tasks
-    calls = np.unique(tasks.call[lost.event[chosen]])
-    calls = calls[host.task[calls] == HostTask.THREAD]
+    calls = np.unique(tasks.calls(lost.event[chosen]))
+    calls = calls[np.isin(host.task[calls], _FOR_THREADS)]
     thread = host.waker_of(calls)
     spans = facts.host_time.spans_of(lost.stretches(chosen), thread)
     works = spans.event != NONE

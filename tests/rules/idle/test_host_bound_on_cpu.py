@@ -12,6 +12,7 @@ import pytest
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.answer import CannotTell, Severity
 from tb_gpudiag.rules.idle.host_bound import RULE
+from tb_gpudiag.rules.recording import warmup_recorded
 from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.wording.quantity import number
@@ -326,3 +327,44 @@ def test_short_calls_without_an_operator_are_no_operators(tmp_path: Path) -> Non
     path = tmp_path / "cpu.pt.trace.json"
     path.write_text(json.dumps({"traceEvents": events}))
     assert is_clear(RULE.check(Facts(read_trace(str(path)))))
+
+
+def _locked(other: str, *, first_us: float = 3_000) -> TraceBuilder:
+    """Six steps of 10 ms (the first longer) that take a lock by `with`, which has no frame, and compute. From
+    its start on, another thread holds a lock for 9 ms, and releases it, at the address `other`."""
+    trace = TraceBuilder(devices=())
+    main, thread = trace.thread(), trace.thread()
+    at = 0.0
+    for step in range(6):
+        waits = first_us if step == 0 else 9_000
+        main.step(step, at=at, us=waits + 1_000)
+        main.frame("train.py(12): update", at=at + 1, us=waits + 998)
+        main.op("aten::mm", at=at + waits, us=900)
+        main.frame(_release("0x7f01"), at=at + waits + 950, us=1)
+        thread.frame("sync.py(30): publish", at=at, us=waits).frame(_release(other), at=at + waits - 10, us=1)
+        at += waits + 1_000
+    return trace
+
+
+def _release(address: str) -> str:
+    return f"<built-in method __exit__ of _thread.lock object at {address}>"
+
+
+@pytest.mark.parametrize(("other", "waits"), [("0x7f01", True), ("0x7f02", False)])
+def test_a_lock_that_another_thread_releases_was_waited_for(
+    other: str, *, waits: bool, tmp_path: Path
+) -> None:
+    facts = facts_of(_locked(other), tmp_path)
+    found = finding(RULE.check(facts))
+    assert found.title.startswith("Waiting for a lock" if waits else "Python between operators")
+    assert (find_verdict(facts).limiter == "waiting") == waits
+    assert found.places[0].function == "update"
+    if waits:
+        assert figures(found)["Calls"] == (number(6, "call"), number(1, suffix="per step"))
+        assert "Meanwhile, in the other thread: publish (sync.py, defined at line 30)" in figures(found)
+
+
+@pytest.mark.parametrize(("other", "clear"), [("0x7f01", True), ("0x7f02", False)])
+def test_a_first_step_that_waits_for_a_lock_is_no_warm_up(other: str, *, clear: bool, tmp_path: Path) -> None:
+    facts = facts_of(_locked(other, first_us=40_000), tmp_path)
+    assert is_clear(warmup_recorded.RULE.check(facts)) == clear

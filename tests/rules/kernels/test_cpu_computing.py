@@ -11,7 +11,7 @@ from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.wording.quantity import duration, share_of
 from tests.builder import HostThread, TraceBuilder
-from tests.rules.stage import facts_of, figures, finding, is_clear
+from tests.rules.stage import facts_of, figures, finding, findings, is_clear
 
 
 def _passes(convolution_us: float, *, loading_us: float = 0, backward: bool = False) -> TraceBuilder:
@@ -107,16 +107,72 @@ def _copying() -> TraceBuilder:
     return trace
 
 
-def test_operators_that_do_not_multiply_may_wait_for_cores(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("called", "inside", "said"),
+    [
+        (
+            "aten::multinomial",
+            "aten::exponential_",
+            "“aten::multinomial” goes over all weights for each draw",
+        ),
+        ("aten::sort", "aten::copy_", "use topk"),
+        ("aten::log_softmax", "aten::_log_softmax", "torch.compile joins it"),
+        (
+            "aten::bincount",
+            "aten::max",
+            "Call “aten::bincount” less often, or on less data. Threads may also wait",
+        ),
+    ],
+)
+def test_the_fix_is_about_the_operator_that_the_job_calls(
+    called: str, inside: str, said: str, tmp_path: Path
+) -> None:
     trace = TraceBuilder(devices=())
     main = trace.thread()
     for i in range(10):
-        main.op("aten::_log_softmax", at=1_000 * i, us=600)
+        main.op(called, at=1_000 * i, us=600).op(inside, at=1_000 * i + 1, us=590)
         main.op("aten::mm", at=1_000 * i + 600, us=390)
     found = finding(RULE.check(facts_of(trace, tmp_path)))
-    assert "wait for cores" in found.fix.text
+    assert said in found.fix.text
     assert "GPU" not in found.fix.text
+    assert called in figures(found)
+    assert found.places[0].operator == called
     assert not found.leads
+
+
+@pytest.mark.parametrize(
+    ("operator", "learns", "again"),
+    [
+        ("aten::arange", False, True),
+        ("aten::arange", True, False),
+        ("aten::randn", False, False),
+        ("aten::cumsum", False, False),
+    ],
+)
+def test_tensors_that_a_model_makes_again(
+    operator: str, *, learns: bool, again: bool, tmp_path: Path
+) -> None:
+    """A function that a model calls takes 500 of 1,000 us: of sizes only, if it begins with `arange`, and
+    the backward pass goes through none of it."""
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    for i in range(10):
+        at = 1_000 * i
+        main.step(i, at=at, us=1_000).frame("train.py(9): train", at=at, us=999)
+        main.frame("nn.Module: Attention_0", at=at, us=700).frame("model.py(25): forward", at=at, us=699)
+        main.frame("model.py(12): bias", at=at, us=500)
+        main.op(operator, at=at + 1, us=10)
+        main.op("aten::exp", at=at + 20, us=470, sequence=100 + i if learns else None)
+        main.op("aten::mm", at=at + 510, us=180, sequence=i)
+        main.op("MmBackward0", at=at + 710, us=200, sequence=i, forward_thread=1)
+        if learns:
+            main.op("ExpBackward0", at=at + 910, us=20, sequence=100 + i, forward_thread=1)
+    found = findings(RULE.check(facts_of(trace, tmp_path)))
+    assert [one.title.startswith("Making tensors in the model") for one in found] == [True, False][
+        1 - again :
+    ]
+    if again:
+        assert (found[0].cost_ns, found[0].places[0].function) == (10 * 470_000, "bias")
 
 
 @pytest.mark.parametrize(("kind", "said"), [("double", True), ("float", False)])
