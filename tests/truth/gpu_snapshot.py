@@ -21,8 +21,8 @@ from torch.profiler import ProfilerActivity, profile
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.caching_allocator import MIB, AllocatorSettings, CachingAllocator, DoesNotFit
+from tb_gpudiag.facts.memory.memory_kinds import Allocations
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.vocabulary.recorded import ALLOCATOR_UNIT, Category
 from tests.truth.running_lines import Call, calling_lines, calls_noted, running_frames

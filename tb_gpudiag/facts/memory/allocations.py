@@ -12,7 +12,6 @@ from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, Numbers, UInt8, stable_o
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.memory.curve import Curve
-from tb_gpudiag.facts.memory.memory_kinds import kind_numbers
 from tb_gpudiag.facts.memory.phase import Phase, in_engine
 from tb_gpudiag.trace.events import MemoryEvents
 from tb_gpudiag.vocabulary.frames import Frame, innermost_place
@@ -92,7 +91,7 @@ class MemoryContext:
         return np.where(last == NONE, first, last)
 
 
-class Allocations:
+class RecordedAllocations:
     """Allocations of one device in order of time, shape (a,) each. Positions are indices into `curve`.
 
     event: index of its event in Trace.memory.
@@ -245,13 +244,6 @@ class Allocations:
             outer = np.where(inner == NONE, NONE, tree.parent[inner])
             inner = np.where((outer != NONE) & (match(events, caller) & python)[outer], outer, NONE)
         return inner != NONE
-
-    @cached_property
-    def kind(self) -> UInt8:
-        """What each allocation is for: an index into KINDS. Shape (a,), read-only."""
-        kind = kind_numbers(self)
-        kind.setflags(write=False)
-        return kind
 
     def call_begins(self, caller: str) -> Int64:
         """Return the positions at which this line calls a model: its allocations begin, or others were in

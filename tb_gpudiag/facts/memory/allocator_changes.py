@@ -8,13 +8,13 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.intervals import groups
-from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.caching_allocator import (
     SMALL_SEGMENT,
     AllocatorSettings,
     CachingAllocator,
     DoesNotFit,
 )
+from tb_gpudiag.facts.memory.memory_kinds import Allocations
 from tb_gpudiag.trace.events import Segments
 from tb_gpudiag.vocabulary.recorded import MemoryAction, allocated_bytes
 

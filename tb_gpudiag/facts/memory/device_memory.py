@@ -16,12 +16,13 @@ from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.core.threads import innermost
 from tb_gpudiag.facts.core.transfers import Transfers
-from tb_gpudiag.facts.memory.allocations import Allocations, MemoryContext
+from tb_gpudiag.facts.memory.allocations import MemoryContext
 from tb_gpudiag.facts.memory.containers import Containers
 from tb_gpudiag.facts.memory.curve import Curve, memory_curve
 from tb_gpudiag.facts.memory.find_phases import phases
 from tb_gpudiag.facts.memory.fitting import Fit, find_fit
 from tb_gpudiag.facts.memory.floor import NO_PERIODS, Floors, Periods, Trend, floors, trend, windows
+from tb_gpudiag.facts.memory.memory_kinds import Allocations
 from tb_gpudiag.facts.memory.noted_history import is_long, last_rate, steady_rate
 from tb_gpudiag.facts.memory.noted_keepers import noted_keeper
 from tb_gpudiag.facts.memory.noted_tensors import (

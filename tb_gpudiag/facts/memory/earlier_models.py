@@ -8,8 +8,7 @@ from collections import Counter
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64
-from tb_gpudiag.facts.memory.allocations import Allocations
-from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind
+from tb_gpudiag.facts.memory.memory_kinds import KINDS, Allocations, MemoryKind
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.vocabulary.recorded import ALLOCATOR_UNIT
 from tb_gpudiag.vocabulary.torch_frames import LOAD

@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 
 from tb_gpudiag.arrays import NONE
-from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.allocator_changes import (
     FREED,
     AllocatorChanges,
@@ -22,6 +21,7 @@ from tb_gpudiag.facts.memory.allocator_changes import (
     start_of,
 )
 from tb_gpudiag.facts.memory.caching_allocator import ENDLESS, EXPANDABLE, AllocatorSettings
+from tb_gpudiag.facts.memory.memory_kinds import Allocations
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Segments
 from tb_gpudiag.vocabulary.recorded import MemoryAction

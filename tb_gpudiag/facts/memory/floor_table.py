@@ -7,8 +7,8 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Float64, Int64
 from tb_gpudiag.facts.core.intervals import groups
 from tb_gpudiag.facts.core.matching import match
-from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.floor import Floors, evenly, later_slope, theil_sen
+from tb_gpudiag.facts.memory.memory_kinds import Allocations
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame, innermost_place
 from tb_gpudiag.vocabulary.operators import JOINS

@@ -8,8 +8,7 @@ from collections import defaultdict
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
-from tb_gpudiag.facts.memory.allocations import Allocations
-from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind
+from tb_gpudiag.facts.memory.memory_kinds import KINDS, Allocations, MemoryKind
 from tb_gpudiag.facts.memory.phase import Phase, in_engine
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame, innermost_place

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8, numbered, stable_order
 from tb_gpudiag.facts.core.intervals import groups, places_of_each
+from tb_gpudiag.facts.memory.allocations import RecordedAllocations
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.vocabulary.torch_frames import CHECKPOINT, NORMALIZES, STATE_MADE, UPDATE, outermost_caller
-
-if TYPE_CHECKING:
-    from tb_gpudiag.facts.memory.allocations import Allocations
 
 
 class MemoryKind(Enum):
@@ -52,14 +49,19 @@ FEWEST_PASSES = 3
 """A model that is called so often without a backward pass is not in its first training step."""
 
 
-def kind_numbers(allocations: Allocations) -> UInt8:
-    """Return an index into KINDS for each allocation: see Allocations.kind."""
-    kinds = _Kinds(allocations)
-    kinds.passes()
-    kinds.forward()
-    kinds.inputs()
-    kinds.copies()
-    return kinds.found
+class Allocations(RecordedAllocations):
+    """Allocations with what each one is for."""
+
+    @cached_property
+    def kind(self) -> UInt8:
+        """What each allocation is for: an index into KINDS. Shape (a,), read-only."""
+        kinds = _Kinds(self)
+        kinds.passes()
+        kinds.forward()
+        kinds.inputs()
+        kinds.copies()
+        kinds.found.setflags(write=False)
+        return kinds.found
 
 
 MOST_AT_ONCE = 5
@@ -81,7 +83,7 @@ class _Kinds:
     one in backward the first event outside of backward.
     """
 
-    def __init__(self, allocations: Allocations) -> None:
+    def __init__(self, allocations: RecordedAllocations) -> None:
         self.allocations, self.own = allocations, allocations.phase
         self.failed = len(allocations.failures) > 0
         self.phase = phase = allocations.context.phase[allocations.curve.event]

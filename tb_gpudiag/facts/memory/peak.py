@@ -8,9 +8,8 @@ import numpy.typing as npt
 
 from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8
 from tb_gpudiag.facts.core.intervals import groups
-from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.caching_allocator import SMALL_BYTES, SMALL_SEGMENT
-from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind
+from tb_gpudiag.facts.memory.memory_kinds import KINDS, Allocations, MemoryKind
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.request import Request, find_request
 from tb_gpudiag.frozen import dataclass

@@ -14,8 +14,8 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool, Float64, Int64, UInt8, mask_of
 from tb_gpudiag.facts.core.intervals import distinct, groups, numbered
 from tb_gpudiag.facts.core.matching import match
-from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.floor import NO_PERIODS, Periods
+from tb_gpudiag.facts.memory.memory_kinds import Allocations
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.vocabulary.marks import MODULE
 from tb_gpudiag.vocabulary.torch_frames import BUILDING_FRAME

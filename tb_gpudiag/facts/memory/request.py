@@ -11,7 +11,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.operator_inputs import tensor_shapes
-from tb_gpudiag.facts.memory.allocations import Allocations
+from tb_gpudiag.facts.memory.memory_kinds import Allocations
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame, innermost_place

@@ -7,7 +7,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, UInt8
 from tb_gpudiag.facts.core.intervals import union
 from tb_gpudiag.facts.core.matching import match_some
-from tb_gpudiag.facts.memory.allocations import Allocations
+from tb_gpudiag.facts.memory.memory_kinds import Allocations
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Segments
 from tb_gpudiag.vocabulary.api_calls import DEVICE_ALLOCATION, DEVICE_FREE

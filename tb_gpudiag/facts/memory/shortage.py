@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 
 from tb_gpudiag.arrays import Int64
-from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.fitting import Fit
+from tb_gpudiag.facts.memory.memory_kinds import Allocations
 from tb_gpudiag.facts.memory.unfinished import bytes_to_come
 from tb_gpudiag.facts.memory.waste import Waste, find_waste
 from tb_gpudiag.facts.memory.ways import Way, find_ways, fits_without

@@ -15,10 +15,10 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Float64, Int64
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.containers import Containers, Holder
 from tb_gpudiag.facts.memory.floor import Floors, evenly, theil_sen
 from tb_gpudiag.facts.memory.floor_table import FloorTable, by_line, floor_table, growing_rows, site_keys
+from tb_gpudiag.facts.memory.memory_kinds import Allocations
 from tb_gpudiag.facts.memory.noted_tensors import NotedGrowth
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.recorded_nodes import grad_mode, is_leaf, node_ran

@@ -8,7 +8,7 @@ from collections import defaultdict
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64
-from tb_gpudiag.facts.memory.allocations import Allocations
+from tb_gpudiag.facts.memory.memory_kinds import Allocations
 from tb_gpudiag.vocabulary.frames import Frame, is_installed, places_outwards
 from tb_gpudiag.vocabulary.torch_frames import MODULE_FRAME
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64
-from tb_gpudiag.facts.memory.allocations import Allocations
+from tb_gpudiag.facts.memory.memory_kinds import Allocations
 from tb_gpudiag.facts.memory.phase import Phase
 
 

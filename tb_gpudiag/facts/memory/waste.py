@@ -9,10 +9,9 @@ from enum import Enum
 import numpy as np
 
 from tb_gpudiag.arrays import Int64
-from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.earlier_models import find_earlier_models, find_loaded
 from tb_gpudiag.facts.memory.lost_passes import find_lost_passes
-from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind
+from tb_gpudiag.facts.memory.memory_kinds import KINDS, Allocations, MemoryKind
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame

@@ -18,10 +18,9 @@ from typing import NamedTuple
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
-from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.allocator_changes import FREED, AllocatorChanges, Start, fits, most_allocated
 from tb_gpudiag.facts.memory.caching_allocator import EXPANDABLE, MIB, AllocatorSettings
-from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind
+from tb_gpudiag.facts.memory.memory_kinds import KINDS, Allocations, MemoryKind
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame, innermost_place, parse_frame, place_frame

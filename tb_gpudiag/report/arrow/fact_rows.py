@@ -16,7 +16,7 @@ from tb_gpudiag.facts.core.ledger import Ledger
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.exposure_reasons import ExposureReason
-from tb_gpudiag.facts.memory.allocations import Allocations
+from tb_gpudiag.facts.memory.memory_kinds import Allocations
 from tb_gpudiag.facts.memory.peak import at_peak
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.report.arrow.arrow_columns import Names, coded, labels, numbers, texts, written

@@ -13,10 +13,9 @@ from tb_gpudiag.errors import UsageError
 from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.memory.allocations import Allocations
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.floor_table import site_keys
-from tb_gpudiag.facts.memory.memory_kinds import KINDS, MemoryKind
+from tb_gpudiag.facts.memory.memory_kinds import KINDS, Allocations, MemoryKind
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.report.slices.prepared import (
     Prepared,

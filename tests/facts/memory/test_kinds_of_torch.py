@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.memory.allocations import Allocations
-from tb_gpudiag.facts.memory.memory_kinds import KINDS
+from tb_gpudiag.facts.memory.memory_kinds import KINDS, Allocations
 from tb_gpudiag.trace.read import read_trace
 
 torch = pytest.importorskip("torch")
