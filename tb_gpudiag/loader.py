@@ -39,7 +39,7 @@ class Loader(base_plugin.TBLoader):  # type: ignore[misc]  # TensorBoard ships n
             logger.warning(
                 "gpudiag: no Diagnosis tab: %s cannot be imported; run: pip install %s",
                 ", ".join(missing),
-                " ".join(_distribution(name) for name in missing),
+                " ".join(("protobuf" if name == "google.protobuf" else name) for name in missing),
             )
             return None
         try:
@@ -56,7 +56,3 @@ def _can_be_found(module: str) -> bool:
         return importlib.util.find_spec(module) is not None
     except Exception:  # a missing or broken parent package, or an import hook
         return False
-
-
-def _distribution(module: str) -> str:
-    return "protobuf" if module == "google.protobuf" else module

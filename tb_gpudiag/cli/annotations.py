@@ -28,7 +28,7 @@ def github_annotations(findings: Iterable[pb.Finding]) -> str:
 
 
 def _github(finding: pb.Finding) -> str:
-    place = _place(finding)
+    place = next((place for place in finding.places if place.file), None)
     properties = {}
     if place is not None:
         properties["file"] = _below_here(place.file)
@@ -45,10 +45,6 @@ def _escaped(text: str, more: str = "") -> str:
     for character in more:
         text = text.replace(character, f"%{ord(character):02X}")
     return text
-
-
-def _place(finding: pb.Finding) -> pb.Place | None:
-    return next((place for place in finding.places if place.file), None)
 
 
 def _message(finding: pb.Finding) -> str:

@@ -342,7 +342,11 @@ class Assistant:
         while True:
             found = _asked(ask)
             if isinstance(found, bytes):
-                return _read(found)
+                # Read what the service returns. Raises GpudiagError if that is an error.
+                answer: AnswerData = json.loads(gzip.decompress(found))
+                if answer.get("error", {}).get("what"):
+                    raise GpudiagError(answer["error"]["what"], remedy=answer["error"]["remedy"])
+                return {key: value for key, value in answer.items() if key != "state"}
             if found.error is not None:
                 raise found.error
             if time.monotonic() > until:
@@ -357,11 +361,3 @@ def _asked(ask: Callable[[], bytes | Pending]) -> bytes | Pending:
         raise UsageError(
             "the directory has no such trace", where=one_line(str(error)), remedy="list_runs() lists ids"
         ) from None
-
-
-def _read(content: bytes) -> AnswerData:
-    """Read what the service returns. Raises GpudiagError if that is an error."""
-    answer: AnswerData = json.loads(gzip.decompress(content))
-    if answer.get("error", {}).get("what"):
-        raise GpudiagError(answer["error"]["what"], remedy=answer["error"]["remedy"])
-    return {key: value for key, value in answer.items() if key != "state"}

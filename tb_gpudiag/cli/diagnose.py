@@ -30,7 +30,15 @@ def run(arguments: Sequence[str]) -> int:
         paths, errors = export_reports(paths)
     files, problems = find_files(paths, parsed.run)
     errors += problems
-    torch_trace, capture = _beside(parsed)
+    # The log of torch.compile and the capture that the user named, "" for none. Raises UsageError: there
+    # is no such file.
+    for path, what, remedy in (
+        (parsed.torch_trace, "log of torch.compile", "a file dedicated_log_torch_trace_*.log, or its folder"),
+        (parsed.capture, "recording of a capture", "the trace of a capture, or the folder of several"),
+    ):
+        if path and not os.path.exists(path):
+            raise UsageError(f"there is no such {what}", where=path, remedy=f"name {remedy}")
+    torch_trace, capture = parsed.torch_trace or "", parsed.capture or ""
     if not files and parsed.format != "json":
         return DEFECT if tell_errors(errors) else UNUSABLE
     # Here numpy, Arrow and the rules are imported: who mistyped a path is told so before.
@@ -38,18 +46,6 @@ def run(arguments: Sequence[str]) -> int:
 
     files = [replace(file, torch_trace=torch_trace, capture=capture) for file in files]
     return diagnose_files(files, errors, parsed, conditions)
-
-
-def _beside(parsed: argparse.Namespace) -> tuple[str, str]:
-    """Return the log of torch.compile and the capture that the user named, "" for none. Raises UsageError:
-    there is no such file."""
-    for path, what, remedy in (
-        (parsed.torch_trace, "log of torch.compile", "a file dedicated_log_torch_trace_*.log, or its folder"),
-        (parsed.capture, "recording of a capture", "the trace of a capture, or the folder of several"),
-    ):
-        if path and not os.path.exists(path):
-            raise UsageError(f"there is no such {what}", where=path, remedy=f"name {remedy}")
-    return parsed.torch_trace or "", parsed.capture or ""
 
 
 def parser() -> argparse.ArgumentParser:

@@ -80,7 +80,21 @@ def diagnose_files(
     """
     result = DiagnosedFiles(errors=errors)
     result.interactive = parsed.format == "html" and len(files) == 1 and has_interactive_html()
-    _diagnose(files, result, quiet=parsed.quiet)
+    # Diagnose the files, and keep what other commands and the tab need of them.
+    limit, shared = limit_here(), SharedCache.of_user(settings_from())
+    with progress_bar(len(files), quiet=parsed.quiet) as show:
+        for number, file in enumerate(files):
+            try:
+                with limit.watched(file.path):
+                    progress = partial(_show_within, show, number)
+                    _diagnose_file(file, result, shared, progress)
+            except GpudiagError as error:
+                result.errors.append(error)
+            except Exception as error:  # a bug must not cost the user the reports of the other files
+                out = is_out_of_memory(error)
+                result.errors.append(limit.error(file.path) if out else report_bug(error, file.path))
+    if shared is not None and not shared.is_own and shared.note:
+        tell(shared.note)
     if len(result.digests) > 1:
         from tb_gpudiag.jobs.report.job_report import build_jobs  # much code, which one trace does not need
 
@@ -100,24 +114,6 @@ def diagnose_files(
     if not result.reports:
         return UNUSABLE
     return 1 if is_met(result.findings(), conditions) else 0
-
-
-def _diagnose(files: list[TraceFile], result: DiagnosedFiles, *, quiet: bool) -> None:
-    """Diagnose the files, and keep what other commands and the tab need of them."""
-    limit, shared = limit_here(), SharedCache.of_user(settings_from())
-    with progress_bar(len(files), quiet=quiet) as show:
-        for number, file in enumerate(files):
-            try:
-                with limit.watched(file.path):
-                    progress = partial(_show_within, show, number)
-                    _diagnose_file(file, result, shared, progress)
-            except GpudiagError as error:
-                result.errors.append(error)
-            except Exception as error:  # a bug must not cost the user the reports of the other files
-                out = is_out_of_memory(error)
-                result.errors.append(limit.error(file.path) if out else report_bug(error, file.path))
-    if shared is not None and not shared.is_own and shared.note:
-        tell(shared.note)
 
 
 def _diagnose_file(

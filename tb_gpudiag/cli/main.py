@@ -99,7 +99,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except Exception as error:  # one line: a traceback has exit status 1, which means that --fail-on is met
-        return _failed(error)
+        # Say what went wrong, and return the exit status: a full disk or too little memory is not a bug.
+        if is_out_of_memory(error):
+            tell("This machine does not have enough memory. Close other programs, or record fewer steps.")
+            return UNUSABLE
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+            # Without this, Python would fail again when it flushes at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            tell(f"The output cannot be written: {error.strerror} (free space on that disk)")
+            return UNUSABLE
+        tell(str(report_bug(error)))
+        return DEFECT
     return status
 
 
@@ -116,20 +126,6 @@ def _address_space_mb() -> float:
         return math.inf
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     return math.inf if limit in (resource.RLIM_INFINITY, -1) else limit / 1e6
-
-
-def _failed(error: Exception) -> int:
-    """Say what went wrong, and return the exit status: a full disk or too little memory is not a bug."""
-    if is_out_of_memory(error):
-        tell("This machine does not have enough memory. Close other programs, or record fewer steps.")
-        return UNUSABLE
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
-        # Without this, Python would fail again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        tell(f"The output cannot be written: {error.strerror} (free space on that disk)")
-        return UNUSABLE
-    tell(str(report_bug(error)))
-    return DEFECT
 
 
 def _parser() -> argparse.ArgumentParser:

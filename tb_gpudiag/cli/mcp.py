@@ -42,13 +42,6 @@ def run(arguments: Sequence[str]) -> int:
     parsed = parser().parse_args(arguments)
     if not is_remote(parsed.path) and not os.path.exists(parsed.path):
         raise UsageError("there is no such file or directory", where=parsed.path, remedy="check the path")
-    _require_sdk()
-    with contextlib.closing(Service(roots_from(parsed.path, None), settings_from())) as service:
-        server(Assistant(service), parsed.path).run("stdio")
-    return 0
-
-
-def _require_sdk() -> None:
     try:
         from mcp.server import MCPServer  # noqa: F401
     except ImportError:
@@ -56,6 +49,9 @@ def _require_sdk() -> None:
             "the Model Context Protocol's Python SDK is not installed, or older than version 2",
             remedy="pip install 'tb-gpudiag[mcp]'",
         ) from None
+    with contextlib.closing(Service(roots_from(parsed.path, None), settings_from())) as service:
+        server(Assistant(service), parsed.path).run("stdio")
+    return 0
 
 
 def parser() -> argparse.ArgumentParser:

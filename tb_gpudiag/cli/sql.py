@@ -70,7 +70,30 @@ def run(arguments: Sequence[str]) -> int:
     with progress_bar(1, quiet=parsed.quiet) as show:
         found, note, problems = query_apart(there, parsed.query, parsed.rows, show)
     errors += problems
-    _write(parsed, found, note, errors)
+    if parsed.format == "arrow":
+        content = io.BytesIO()
+        with pa.ipc.new_file(content, found.schema) as writer:
+            writer.write_table(found)
+        if parsed.output is not None:
+            write_file(Path(parsed.output), content.getvalue())
+        elif sys.stdout.isatty():
+            raise UsageError("an Arrow file is not for a terminal", remedy="name a file: -o FILE")
+        else:
+            sys.stdout.buffer.write(content.getvalue())
+    else:
+        write(
+            parsed,
+            lambda: _document(parsed.query, found, note),
+            lambda: {
+                "columns": found.column_names,
+                "rows": _rows(found),
+                "note": note,
+                "errors": errors_data(errors),
+            },
+            more={"csv": lambda: _csv(found)},
+        )
+    if note and parsed.format in ("csv", "arrow"):
+        tell(f"{note} (--rows {parsed.rows})")
     met_a_bug = tell_errors(errors)
     return DEFECT if met_a_bug else 2 if errors else 0
 
@@ -102,25 +125,6 @@ def _from_anywhere(file: TraceFile) -> TraceFile:
     return replace(file, path=os.path.abspath(file.path)) if os.path.exists(file.path) else file
 
 
-def _write(parsed: argparse.Namespace, found: pa.Table, note: str, errors: list[GpudiagError]) -> None:
-    if parsed.format == "arrow":
-        _write_arrow(parsed, found)
-    else:
-        write(
-            parsed,
-            lambda: _document(parsed.query, found, note),
-            lambda: {
-                "columns": found.column_names,
-                "rows": _rows(found),
-                "note": note,
-                "errors": errors_data(errors),
-            },
-            more={"csv": lambda: _csv(found)},
-        )
-    if note and parsed.format in ("csv", "arrow"):
-        tell(f"{note} (--rows {parsed.rows})")
-
-
 def _rows(found: pa.Table) -> list[list[object]]:
     columns = [[_plain(value) for value in values(column)] for column in found.columns]
     return [list(row) for row in zip(*columns, strict=True)]
@@ -141,18 +145,6 @@ def _csv(found: pa.Table) -> str:
     writer.writerow([cell(name) for name in found.column_names])
     writer.writerows([cell(value) for value in row] for row in _rows(found))
     return text.getvalue()
-
-
-def _write_arrow(parsed: argparse.Namespace, found: pa.Table) -> None:
-    content = io.BytesIO()
-    with pa.ipc.new_file(content, found.schema) as writer:
-        writer.write_table(found)
-    if parsed.output is not None:
-        write_file(Path(parsed.output), content.getvalue())
-    elif sys.stdout.isatty():
-        raise UsageError("an Arrow file is not for a terminal", remedy="name a file: -o FILE")
-    else:
-        sys.stdout.buffer.write(content.getvalue())
 
 
 def _document(query: str, found: pa.Table, note: str) -> Document:

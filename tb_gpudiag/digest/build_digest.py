@@ -223,7 +223,13 @@ def _steps(facts: Facts, left_out: list[str]) -> tuple[pa.Table, str]:
     if len(start) > MOST_STEPS:
         left_out.append(f"{len(start) - MOST_STEPS:,} of {len(start):,} steps")
         names, start, end = names[:MOST_STEPS], start[:MOST_STEPS], end[:MOST_STEPS]
-    main_thread = facts.main_thread_over(_around(window, start, end))
+    # The window, extended to the steps before it.
+    main_thread = facts.main_thread_over(
+        Window(
+            min(window.start_ns, int(start.min(initial=window.start_ns))),
+            max(window.end_ns, int(end.max(initial=window.end_ns))),
+        )
+    )
     columns = {
         "name": [one_line(name, _LONGEST_NAME) for name in names],
         "start_ns": start,
@@ -240,14 +246,6 @@ def _steps_begin_ns(steps: pa.Table) -> int:
     return int(starts[0].as_py()) if len(starts) else 0
 
 
-def _around(window: Window, start: Int64, end: Int64) -> Window:
-    """Return the window, extended to the steps before it."""
-    return Window(
-        min(window.start_ns, int(start.min(initial=window.start_ns))),
-        max(window.end_ns, int(end.max(initial=window.end_ns))),
-    )
-
-
 def _about(
     facts: Facts, report: pb.Report, file: TraceFile, basis: str, left_out: list[str]
 ) -> dict[str, Any]:
@@ -255,31 +253,7 @@ def _about(
     trace, device = facts.trace, facts.device
     properties = device.properties if device is not None else None
     capability = properties.compute_capability if properties is not None else None
-    return {
-        "id": file.identity,
-        "kind": trace.kind,
-        "host": one_line(trace.metadata.host_name, _LONGEST_NAME) or report.trace.host,
-        "groups": _groups(facts),
-        "origin_ns": trace.origin_ns,
-        "recording_ns": facts.recording.duration_ns,
-        "window_start_ns": facts.window.start_ns,
-        "window_end_ns": facts.window.end_ns,
-        "steps_basis": basis,
-        "device_name": one_line(device.name, _LONGEST_NAME) if device is not None else "",
-        "compute_capability": ".".join(map(str, capability))
-        if capability
-        else (properties.architecture if properties is not None else ""),
-        "devices": len(facts.devices),
-        "unprofiled_share": facts.unprofiled_share,
-        "stacks": facts.recorded.stacks,
-        "left_out": left_out,
-        "recorder": trace.metadata.recorder,
-        "server": facts.job.server.value if facts.job.server is not None else "",
-    }
-
-
-def _groups(facts: Facts) -> dict[str, Sequence[int]]:
-    """Return the ranks of each process group: from the metadata, else from messages."""
+    # The ranks of each process group: from the metadata, else from messages.
     found: dict[str, Sequence[int]] = {}
     room = MOST_RANKS
     configured = facts.trace.metadata.distributed.get("pg_config")
@@ -297,7 +271,27 @@ def _groups(facts: Facts) -> dict[str, Sequence[int]]:
         if len(known) < len(numbers) <= room:
             found[one_line(name, _LONGEST_NAME)] = numbers
             room -= len(numbers)
-    return found
+    return {
+        "id": file.identity,
+        "kind": trace.kind,
+        "host": one_line(trace.metadata.host_name, _LONGEST_NAME) or report.trace.host,
+        "groups": found,
+        "origin_ns": trace.origin_ns,
+        "recording_ns": facts.recording.duration_ns,
+        "window_start_ns": facts.window.start_ns,
+        "window_end_ns": facts.window.end_ns,
+        "steps_basis": basis,
+        "device_name": one_line(device.name, _LONGEST_NAME) if device is not None else "",
+        "compute_capability": ".".join(map(str, capability))
+        if capability
+        else (properties.architecture if properties is not None else ""),
+        "devices": len(facts.devices),
+        "unprofiled_share": facts.unprofiled_share,
+        "stacks": facts.recorded.stacks,
+        "left_out": left_out,
+        "recorder": trace.metadata.recorder,
+        "server": facts.job.server.value if facts.job.server is not None else "",
+    }
 
 
 def digest_file(file: TraceFile, progress: Progress | None = None) -> tuple[pb.Report, Digest]:

@@ -167,7 +167,28 @@ def from_bytes(content: bytes, where: str = "") -> Digest:
         with pa.ipc.open_stream(_unpacked(content, where)) as stream:
             metadata = stream.schema.metadata
             if metadata[_VERSION] == str(VERSION).encode():
-                return _digest(_only_row(stream), json.loads(metadata[_ABOUT]))
+                if not stream.schema.equals(_schema(), check_metadata=False):
+                    raise ValueError("other columns")
+                batch = stream.read_next_batch()
+                batch.validate(full=True)
+                if batch.num_rows != 1:
+                    raise ValueError("not one row")
+                about = json.loads(metadata[_ABOUT])
+                tables = {}
+                for name, schema in TABLES.items():
+                    rows = batch.column(name)[0].values
+                    if rows is None or rows.null_count:
+                        raise ValueError(name)
+                    table = pa.Table.from_arrays(rows.flatten(), schema=schema)
+                    if any(column.null_count for column in table.columns):
+                        raise ValueError(name)
+                    tables[name] = table
+                found = batch.column(_FINDINGS)[0].as_py()
+                read = _about(about)
+                digest = Digest(about=read, findings=[_finding(content) for content in found], **tables)
+                _check_parts(digest)
+                _check_words(digest)
+                return digest
     except _DAMAGED as error:
         raise NotATrace("this is not a digest of gpudiag, or it is damaged", where=where) from error
     raise NotATrace(
@@ -185,34 +206,6 @@ def _unpacked(content: bytes, where: str) -> bytes:
     if not unpacker.eof:
         raise ValueError("cut off")
     return unpacked
-
-
-def _only_row(stream: pa.RecordBatchStreamReader) -> pa.RecordBatch:
-    if not stream.schema.equals(_schema(), check_metadata=False):
-        raise ValueError("other columns")
-    batch = stream.read_next_batch()
-    batch.validate(full=True)
-    if batch.num_rows != 1:
-        raise ValueError("not one row")
-    return batch
-
-
-def _digest(batch: pa.RecordBatch, about: dict[str, Any]) -> Digest:
-    tables = {}
-    for name, schema in TABLES.items():
-        rows = batch.column(name)[0].values
-        if rows is None or rows.null_count:
-            raise ValueError(name)
-        table = pa.Table.from_arrays(rows.flatten(), schema=schema)
-        if any(column.null_count for column in table.columns):
-            raise ValueError(name)
-        tables[name] = table
-    found = batch.column(_FINDINGS)[0].as_py()
-    read = _about(about)
-    digest = Digest(about=read, findings=[_finding(content) for content in found], **tables)
-    _check_parts(digest)
-    _check_words(digest)
-    return digest
 
 
 def _finding(content: bytes) -> pb.Finding:
@@ -270,16 +263,13 @@ def _about(values: dict[str, Any]) -> About:
         plain[name] = [str(text) for text in plain[name]]
     if not set(plain["causes"]) <= set(pb.CauseTime.Cause.keys()):
         raise ValueError("causes")
-    plain["unchecked"] = _reasons(dict(plain["unchecked"]))
-    plain["memory"] = [_memory(row) for row in plain["memory"]]
-    return About(**plain)
-
-
-def _reasons(texts: dict[str, Any]) -> dict[str, str]:
-    """Return why rules could not check. Raises ValueError for what no digest has."""
+    # Why rules could not check. Raises ValueError for what no digest has.
+    texts = dict(plain["unchecked"])
     if len(texts) > _MOST_RULES or not all(map(_RULE.fullmatch, texts)):
         raise ValueError("unchecked")
-    return {rule: one_line(str(text), _LONGEST_TEXT) for rule, text in texts.items()}
+    plain["unchecked"] = {rule: one_line(str(text), _LONGEST_TEXT) for rule, text in texts.items()}
+    plain["memory"] = [_memory(row) for row in plain["memory"]]
+    return About(**plain)
 
 
 def _checked(name: str, value: Any, expected: Any) -> Any:
@@ -340,10 +330,6 @@ def find_digests(root: str) -> list[str]:
         except Exception as error:  # back ends raise anything
             raise unreadable(error, root) from error
         return sorted(file.url for file in files if file.url.endswith(SUFFIX))
-    return sorted(_local_digests(root))
-
-
-def _local_digests(root: str) -> list[str]:
     found: list[str] = []
     inside = "" if follows_links() else os.path.realpath(root)
     for folder, _, names in os.walk(root):
@@ -351,4 +337,4 @@ def _local_digests(root: str) -> list[str]:
         found += [path for path in paths if not inside or is_below(os.path.realpath(path), inside)]
         if len(found) > _MOST_FILES:
             break
-    return found
+    return sorted(found)

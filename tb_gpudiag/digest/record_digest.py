@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from tb_gpudiag.arrays import NONE, Int64
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.digest.digest import HELD, MEMORY, SITES, STEPS, TABLES, WORK, About, Digest, MemoryPeaks
 from tb_gpudiag.digest.work_tables import lists, table
 from tb_gpudiag.facts.core.causes import Cause
@@ -52,6 +51,7 @@ def record_digest(report: pb.Report, id_: str, time_ns: int) -> Digest:
 def report_digest(report: pb.Report, about: dict[str, Any], **tables: pa.Table) -> Digest:
     """Return a Digest with all that comes from the Report. about, tables: what does not."""
     info = report.trace
+    rows = [(_name(memory), floor) for memory in report.memory for floor in memory.floors]
     return Digest(
         about=About(
             run=info.run,
@@ -74,7 +74,15 @@ def report_digest(report: pb.Report, about: dict[str, Any], **tables: pa.Table) 
             unchecked={one.rule: _why(one) for one in report.unchecked},
             **about,
         ),
-        memory=_memory(report),
+        memory=table(
+            MEMORY,
+            {
+                "device": [device for device, _ in rows],
+                "time_ns": [round(floor.us * _NS_PER_US) for _, floor in rows],
+                "floor_bytes": [int(floor.bytes) for _, floor in rows],
+                "warm_up": [floor.excused for _, floor in rows],
+            },
+        ),
         sites=_sites(report),
         held=_held(report),
         findings=[_without_ranges(finding) for finding in report.findings],
@@ -100,19 +108,6 @@ def _peaks(memory: pb.DeviceMemory) -> MemoryPeaks:
 
 def _name(memory: pb.DeviceMemory) -> str:
     return memory.name or str(memory.device)
-
-
-def _memory(report: pb.Report) -> pa.Table:
-    rows = [(_name(memory), floor) for memory in report.memory for floor in memory.floors]
-    return table(
-        MEMORY,
-        {
-            "device": [device for device, _ in rows],
-            "time_ns": [round(floor.us * _NS_PER_US) for _, floor in rows],
-            "floor_bytes": [int(floor.bytes) for _, floor in rows],
-            "warm_up": [floor.excused for _, floor in rows],
-        },
-    )
 
 
 def _sites(report: pb.Report) -> pa.Table:
@@ -160,7 +155,18 @@ def _without_ranges(finding: pb.Finding) -> pb.Finding:
 def _steps(report: pb.Report, device: pb.Device | None) -> pa.Table:
     start = np.array([round(step.start_us * _NS_PER_US) for step in report.steps], np.int64)
     duration = np.array([round(step.duration_us * _NS_PER_US) for step in report.steps], np.int64)
-    parts = _split(duration, _shares(device))
+    # The shares of the step window: WORK, then idle time by cause. They are 0 without a GPU.
+    shares = np.zeros(len(WORK) + len(Cause))
+    if device is not None:
+        shares[: len(WORK)] = [getattr(device, f"window_{name}_us") for name in WORK]
+        place = {pb.CauseTime.Cause.Value(cause.label): len(WORK) + cause for cause in Cause}
+        for part in device.window_idle_by_cause:
+            if part.cause in place:
+                shares[place[part.cause]] = part.us
+        shares /= max(shares.sum(), 1.0)
+    # Split durations by shares, to the nanosecond. Shape (durations, shares).
+    ends = np.rint(duration[:, None] * np.cumsum(shares)).astype(np.int64)
+    parts = np.diff(ends, prepend=0, axis=1)
     none = np.zeros((len(start), len(Cause)), np.int64)
     return table(
         STEPS,
@@ -174,22 +180,3 @@ def _steps(report: pb.Report, device: pb.Device | None) -> pa.Table:
             "host_ns": lists(none),
         },
     )
-
-
-def _shares(device: pb.Device | None) -> npt.NDArray[np.float64]:
-    """Return the shares of the step window: WORK, then idle time by cause. They are 0 without a GPU."""
-    shares = np.zeros(len(WORK) + len(Cause))
-    if device is not None:
-        shares[: len(WORK)] = [getattr(device, f"window_{name}_us") for name in WORK]
-        place = {pb.CauseTime.Cause.Value(cause.label): len(WORK) + cause for cause in Cause}
-        for part in device.window_idle_by_cause:
-            if part.cause in place:
-                shares[place[part.cause]] = part.us
-        shares /= max(shares.sum(), 1.0)
-    return shares
-
-
-def _split(duration: Int64, shares: npt.NDArray[np.float64]) -> Int64:
-    """Split durations by shares, to the nanosecond. Shape (durations, shares)."""
-    ends = np.rint(duration[:, None] * np.cumsum(shares)).astype(np.int64)
-    return np.diff(ends, prepend=0, axis=1)

@@ -292,7 +292,18 @@ class PageServer:
             )
         self._path = path
         with contextlib.ExitStack() as stack:
-            listening = stack.enter_context(_listen(host, port))
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            listening = socket.socket(family, socket.SOCK_STREAM)
+            try:
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listening.bind((host, port))
+                listening.listen(128)
+            except (OSError, OverflowError) as error:
+                listening.close()
+                what = getattr(error, "strerror", None) or str(error)
+                remedy = "name another one with --port; --port 0 takes any free one"
+                raise UsageError(f"cannot listen: {what}", where=f"{host}:{port}", remedy=remedy) from error
+            listening = stack.enter_context(listening)
             box = None
             if path is None:
                 box = DropBox()
@@ -352,21 +363,6 @@ class PageServer:
     def _repr_html_(self) -> str:
         """A link, in a notebook."""
         return f'<a href="{html.escape(self.url)}" target="_blank" rel="noopener">Diagnosis</a>'
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
-        listening.listen(128)
-    except (OSError, OverflowError) as error:
-        listening.close()
-        what = getattr(error, "strerror", None) or str(error)
-        remedy = "name another one with --port; --port 0 takes any free one"
-        raise UsageError(f"cannot listen: {what}", where=f"{host}:{port}", remedy=remedy) from error
-    return listening
 
 
 class _Quiet(WSGIRequestHandler):

@@ -58,7 +58,11 @@ def dispute(report: pb.Report, file: TraceFile, start_ns: int, rule: str = "") -
     if not (cut.shows_it or cut.left_out):
         whole = _cut(report, finding, file, start_ns, (0.0, report.trace.duration_us))
         cut = cut if whole.left_out else whole
-    found, said = CredentialFilter(), dump({"reports": [to_dict(_anonymous(report))]})
+    # The report without where its file is, and on which host it was recorded.
+    made = pb.Report.FromString(report.SerializeToString())
+    for name in ("path", "run", "worker", "host"):
+        made.trace.ClearField(name)
+    found, said = CredentialFilter(), dump({"reports": [to_dict(made)]})
     kept = found.feed(said.encode("utf-8", "replace")) + found.end()
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -99,14 +103,6 @@ def _cut(
         )
     again, shows_it = _again(packed.getvalue(), report, finding)
     return _Cut(*part, packed.getvalue(), left_out, again, shows_it)
-
-
-def _anonymous(report: pb.Report) -> pb.Report:
-    """The report without where its file is, and on which host it was recorded."""
-    made = pb.Report.FromString(report.SerializeToString())
-    for name in ("path", "run", "worker", "host"):
-        made.trace.ClearField(name)
-    return made
 
 
 def _finding(report: pb.Report, rule: str, where: str) -> pb.Finding | None:

@@ -47,7 +47,9 @@ def add_source_lines(report: pb.Report, root: str = "") -> None:
             if place.HasField("caller"):
                 _add(place.caller, place.function, root)
             elif place.operator:
-                _add(place, _called_as(place.operator), root)
+                # How code calls an operator: `aten::index_put_` is `index_put_`.
+                name = place.operator.rpartition("::")[2]
+                _add(place, {"_local_scalar_dense": "item", "_to_copy": "to"}.get(name, name), root)
 
 
 def _add(place: pb.Place, called: str, root: str) -> None:
@@ -69,12 +71,6 @@ def _below(root: str, file: str) -> str:
     folder = os.path.join(os.path.realpath(root), "")
     path = os.path.realpath(os.path.join(folder, file))
     return path if path.startswith(folder) else ""
-
-
-def _called_as(operator: str) -> str:
-    """Return how code calls an operator: `aten::index_put_` is `index_put_`."""
-    name = operator.rpartition("::")[2]
-    return {"_local_scalar_dense": "item", "_to_copy": "to"}.get(name, name)
 
 
 @lru_cache(maxsize=256)

@@ -46,7 +46,12 @@ def tables_zip(report: pb.Report, prepared: Prepared) -> bytes:
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, rows in tables.items():
             # The mark at the beginning tells spreadsheets that the text is UTF-8.
-            archive.writestr(zipfile.ZipInfo(f"{name}.csv"), _csv(rows).encode("utf-8-sig", "replace"))
+            text = io.StringIO(newline="")
+            writer = csv.writer(text)
+            writer.writerow(rows[0])
+            for row in rows:
+                writer.writerow(map(cell, row.values()))
+            archive.writestr(zipfile.ZipInfo(f"{name}.csv"), text.getvalue().encode("utf-8-sig", "replace"))
     return content.getvalue()
 
 
@@ -98,15 +103,6 @@ def _is_message(field: Any) -> bool:
 
 def _word(field: Any, value: Any) -> Any:
     return field.enum_type.values_by_number[value].name if field.enum_type is not None else value
-
-
-def _csv(rows: list[_Row]) -> str:
-    text = io.StringIO(newline="")
-    writer = csv.writer(text)
-    writer.writerow(rows[0])
-    for row in rows:
-        writer.writerow(map(cell, row.values()))
-    return text.getvalue()
 
 
 def cell(value: Any) -> Any:

@@ -141,17 +141,15 @@ def _by_family(rows: Iterable[WorkRow]) -> dict[Hashable, list[WorkRow]]:
 
 
 def _that_compute(rows: Iterable[WorkRow]) -> list[WorkRow]:
-    return [row for row in rows if _can_be_fused(row)]
+    # Whether the row is a kernel that computes. Copy engines and networks do not.
+    return [
+        row for row in rows if (row.family != Family.COLLECTIVE.label and not _COPY_ENGINE.match(row.name))
+    ]
 
 
 def _without(rows: Iterable[WorkRow], others: Iterable[WorkRow]) -> list[WorkRow]:
     left_out = {id(row) for row in others}
     return [row for row in rows if id(row) not in left_out]
-
-
-def _can_be_fused(row: WorkRow) -> bool:
-    """Whether the row is a kernel that computes. Copy engines and networks do not."""
-    return row.family != Family.COLLECTIVE.label and not _COPY_ENGINE.match(row.name)
 
 
 def _name_below(depth: int) -> Key:

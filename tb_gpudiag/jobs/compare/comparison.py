@@ -21,7 +21,7 @@ from tb_gpudiag.jobs.compare.alignment import (
 )
 from tb_gpudiag.jobs.compare.conclusion import conclude
 from tb_gpudiag.jobs.compare.noise import Difference, difference_of_means, difference_of_medians
-from tb_gpudiag.jobs.compare.promise import FindingChanges, compare_findings, measured_saving, verified
+from tb_gpudiag.jobs.compare.promise import compare_findings, measured_saving, verified
 from tb_gpudiag.jobs.compare.side import Side, floors
 from tb_gpudiag.jobs.compare.work import MOST_ROWS as MOST_HELD
 from tb_gpudiag.jobs.compare.work import compare_shapes, held_changes, is_of_memory
@@ -64,7 +64,14 @@ def compare(base: Sequence[Digest], candidate: Sequence[Digest]) -> pb.Compariso
         causes=_causes(one, other) if timed else [],
         operators=_changes(operator_rows(one), operator_rows(other)),
         kernels=_changes(kernel_rows(one), kernel_rows(other)),
-        findings=_findings(findings),
+        findings=pb.FindingsDifference(
+            gone=[found.finding for found in findings.gone],
+            new=[found.finding for found in findings.new],
+            changed=[
+                pb.FindingChange(base=base.finding, candidate=candidate.finding)
+                for base, candidate in findings.changed
+            ],
+        ),
         verified=verified(
             findings,
             measured_saving(mean, conclusion, (one.unprofiled_share, other.unprofiled_share)),
@@ -192,17 +199,6 @@ def _joined(names: Sequence[str]) -> str:
     more = len(names) - _NAMES_SHOWN
     shown = " + ".join(one_line(name) for name in names[:_NAMES_SHOWN])
     return f"{shown} + {more:,} more" if more > 0 else shown
-
-
-def _findings(findings: FindingChanges) -> pb.FindingsDifference:
-    return pb.FindingsDifference(
-        gone=[found.finding for found in findings.gone],
-        new=[found.finding for found in findings.new],
-        changed=[
-            pb.FindingChange(base=base.finding, candidate=candidate.finding)
-            for base, candidate in findings.changed
-        ],
-    )
 
 
 def _memory(base: Side, candidate: Side) -> list[pb.MemoryDifference]:

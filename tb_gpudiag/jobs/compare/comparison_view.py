@@ -14,7 +14,6 @@ from tb_gpudiag.report.views.document import (
     Column,
     Document,
     Kind,
-    Lines,
     ReportView,
     Section,
     Table,
@@ -45,17 +44,36 @@ _DIFFERENCE: Final = Column("Difference", Kind.NUMBER)
 def comparison_document(comparison: pb.Comparison, *, of_finding: bool = False) -> Document:
     """of_finding: the verdict begins with what became of the findings in `verified`."""
     became = [row.sentence for row in comparison.verified] if of_finding else []
+    # Memory at the peak by kind and place, what differs most.
+    shown = [
+        (
+            row.device,
+            term(MEMORY_KINDS, pb.MemoryKind.Kind.Name(row.kind)).word,
+            size(row.base_bytes),
+            size(row.candidate_bytes),
+            _signed_size(row.candidate_bytes - row.base_bytes),
+            " in ".join(filter(None, (_short(row.allocator), row.place))) or REST,
+        )
+        for row in list(comparison.held)[:ROWS_SHOWN]
+    ]
+    columns = (
+        Column("Memory of"),
+        Column("Kind"),
+        *_SIDES,
+        _DIFFERENCE,
+        Column("Allocated by", Kind.CODE),
+    )
     sections: list[Section] = [
         _parts(comparison.causes, comparison.mean_step_us),
         _figures(comparison),
-        _held(comparison.held),
+        table("held", "Memory at the peak that changed most", columns, shown),
         _findings(comparison.findings),
         _promises(comparison.verified),
         _work("kernels", "GPU work that changed most, per step", comparison.kernels),
         _work(
             "operators", "Operators that changed most, self time on the host per step", comparison.operators
         ),
-        _notes(comparison),
+        lines("notes", "Notes", comparison.notes),
     ]
     view = ReportView(
         heading="Comparison",
@@ -120,29 +138,6 @@ def _figures(comparison: pb.Comparison) -> Table:
         (Column("Figure"), *_SIDES, _DIFFERENCE),
         rows,
     )
-
-
-def _held(rows: Iterable[pb.HeldDifference]) -> Table:
-    """Memory at the peak by kind and place, what differs most."""
-    shown = [
-        (
-            row.device,
-            term(MEMORY_KINDS, pb.MemoryKind.Kind.Name(row.kind)).word,
-            size(row.base_bytes),
-            size(row.candidate_bytes),
-            _signed_size(row.candidate_bytes - row.base_bytes),
-            " in ".join(filter(None, (_short(row.allocator), row.place))) or REST,
-        )
-        for row in list(rows)[:ROWS_SHOWN]
-    ]
-    columns = (
-        Column("Memory of"),
-        Column("Kind"),
-        *_SIDES,
-        _DIFFERENCE,
-        Column("Allocated by", Kind.CODE),
-    )
-    return table("held", "Memory at the peak that changed most", columns, shown)
 
 
 def _signed_size(moved: float) -> str:
@@ -242,10 +237,6 @@ def _short(names: str) -> str:
 def _calls(row: pb.OperatorDifference) -> str:
     base, candidate = figures(row.base_count), figures(row.candidate_count)
     return base if base == candidate else f"{base} → {candidate}"
-
-
-def _notes(comparison: pb.Comparison) -> Lines:
-    return lines("notes", "Notes", comparison.notes)
 
 
 def _signed_us(microseconds: float) -> str:

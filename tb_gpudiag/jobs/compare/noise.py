@@ -259,23 +259,19 @@ def noise_between(base: Side, candidate: Side) -> Noise:
 
 
 def _of_gpu_jobs(base: Side, candidate: Side, times: float) -> Noise:
-    host = _host_share(base, candidate)
+    # The share of a step that the host's speed decides on both sides: the GPU is idle. What only one side
+    # waits for is a difference. A simulated host has no noise.
+    of_base, of_candidate = base.part_ns, candidate.part_ns
+    both_ns = sum(min(ns, of_candidate.get(part, 0.0)) for part, ns in of_base.items() if part not in ON_GPU)
+    step_ns = min(base.mean_step_ns, candidate.mean_step_ns)
+    simulated = base.first.about.simulated or candidate.first.about.simulated
+    host = min(1.0, max(0.0, both_ns / step_ns)) if step_ns > 0 and not simulated else 0.0
     why = (
         f"the host decides {share(host)} of the step, and recordings of equal code differ by up to "
         f"{share(ONE_ON_CPU)} there: record each side twice, into one directory"
     )
     least = SAME_WITHIN + host * ONE_ON_CPU
     return Noise(least, least, why if host else "", times)
-
-
-def _host_share(base: Side, candidate: Side) -> float:
-    """Return the share of a step that the host's speed decides on both sides: the GPU is idle. What only one
-    side waits for is a difference. A simulated host has no noise."""
-    of_base, of_candidate = base.part_ns, candidate.part_ns
-    both_ns = sum(min(ns, of_candidate.get(part, 0.0)) for part, ns in of_base.items() if part not in ON_GPU)
-    step_ns = min(base.mean_step_ns, candidate.mean_step_ns)
-    simulated = base.first.about.simulated or candidate.first.about.simulated
-    return min(1.0, max(0.0, both_ns / step_ns)) if step_ns > 0 and not simulated else 0.0
 
 
 def _spread(side: Side) -> float:

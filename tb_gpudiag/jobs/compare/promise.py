@@ -199,7 +199,15 @@ def measured_saving(
 
 def verified(findings: FindingChanges, saving: MeasuredSaving, conclusion: Conclusion) -> list[pb.Verified]:
     """Return a row for each finding of the base: what was fixed first, largest promise first."""
-    rows = _rows(findings, conclusion)
+    # What became of each finding. Where the sides do other work, a finding may be gone for that.
+    other_work = "; ".join(conclusion.obstacles)
+    gone = "UNKNOWN" if other_work else "GONE"
+    why = f"{other_work[0].upper()}{other_work[1:]}." if other_work else ""
+    rows = [
+        *(_Row(found, gone, why=why) for found in findings.gone),
+        *(_Row(found, "UNKNOWN", why=why or reason) for found, reason in findings.unknown),
+        *(_pair(*pair, comparable=not other_work) for pair in (*findings.changed, *findings.kept)),
+    ]
     fixed = [row for row in rows if row.fixed and (row.base.high_us or row.base.cost_us)]
     for row in fixed:
         row.others = [other.base for other in fixed if other is not row]
@@ -207,18 +215,6 @@ def verified(findings: FindingChanges, saving: MeasuredSaving, conclusion: Concl
             row.promise = _judged(row, saving)
     rows.sort(key=lambda row: (not row.fixed, -row.base.high_us))
     return [_message(row, saving) for row in rows]
-
-
-def _rows(findings: FindingChanges, conclusion: Conclusion) -> list[_Row]:
-    """Return what became of each finding. Where the sides do other work, a finding may be gone for that."""
-    other_work = "; ".join(conclusion.obstacles)
-    gone = "UNKNOWN" if other_work else "GONE"
-    why = f"{other_work[0].upper()}{other_work[1:]}." if other_work else ""
-    return [
-        *(_Row(found, gone, why=why) for found in findings.gone),
-        *(_Row(found, "UNKNOWN", why=why or reason) for found, reason in findings.unknown),
-        *(_pair(*pair, comparable=not other_work) for pair in (*findings.changed, *findings.kept)),
-    ]
 
 
 def _pair(base: SideFinding, candidate: SideFinding, *, comparable: bool) -> _Row:

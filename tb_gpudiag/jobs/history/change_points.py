@@ -66,10 +66,16 @@ def _found(values: Float64, first: int, least: float, significance: float) -> li
         return []
     start, end = stretch
     own = values[start:end]
-    place = _place(own)
+    # Where two medians explain the values best.
+    places = range(LEAST_SIDE, len(own) - LEAST_SIDE + 1)
+    place = min(places, key=lambda place: _off_medians(own, place))
     if abs(float(np.median(own[place:]) - np.median(own[:place]))) < least:
         return []
-    gradual = _off_line(own) <= _off_medians(own, place)
+    # The sum of distances from the line through the values.
+    at = np.arange(len(own), dtype=np.float64)
+    at -= at.mean()
+    centered = own - own.mean()
+    gradual = _off_median(centered - at * ((at @ centered) / (at @ at))) <= _off_medians(own, place)
     change = ChangePoint(first + start, first + start + place, first + end, gradual)
     before, after = (start, end) if gradual else (start + place, start + place)
     return [
@@ -141,12 +147,6 @@ def _stretches(count: int) -> Iterator[tuple[int, int]]:
         length /= np.sqrt(2)
 
 
-def _place(values: Float64) -> int:
-    """Return where two medians explain the values best."""
-    places = range(LEAST_SIDE, len(values) - LEAST_SIDE + 1)
-    return min(places, key=lambda place: _off_medians(values, place))
-
-
 def _off_medians(values: Float64, place: int) -> float:
     """Return the sum of distances from the medians on both sides of a place."""
     return _off_median(values[:place]) + _off_median(values[place:])
@@ -154,14 +154,6 @@ def _off_medians(values: Float64, place: int) -> float:
 
 def _off_median(values: Float64) -> float:
     return float(np.abs(values - np.median(values)).sum())
-
-
-def _off_line(values: Float64) -> float:
-    """Return the sum of distances from the line through the values."""
-    at = np.arange(len(values), dtype=np.float64)
-    at -= at.mean()
-    centered = values - values.mean()
-    return _off_median(centered - at * ((at @ centered) / (at @ at)))
 
 
 def _ranks(values: Float64) -> Float64:

@@ -50,22 +50,39 @@ def history_document(histories: Sequence[pb.History]) -> Document:
 
 def _view(history: pb.History) -> ReportView:
     points = history.points
+    # A table of the allocation sites of growing memory.
+    columns: list[ColumnOf[tuple[str, pb.MemorySite]]] = [
+        (Column("Memory of"), lambda row: row[0]),
+        (Column("Allocated by", Kind.NAME), lambda row: row[1].operator),
+        (Column("Grows by", Kind.NUMBER), lambda row: size(row[1].bytes_per_step, "per step")),
+        (Column("At", Kind.CODE), lambda row: row[1].place.function),
+    ]
+    shown = [(drift.device, site) for drift in history.drifts for site in drift.sites[:_SITES_SHOWN]]
     sections: list[Section] = [
         lines("changes", "Changes", (change.sentence for change in history.changes)),
         lines("drifts", "Growing memory", (drift.sentence for drift in history.drifts)),
-        _sites(history),
+        table_of("sites", "Growing allocations of the last recording", shown, columns),
         _points(history),
         lines("notes", "Notes", history.notes),
     ]
     first = points[0]
     rank = f"rank {first.rank}" if first.rank >= 0 else ""
     run = "" if history.run == "." else history.run
+    # Describe the last recording in a sentence.
+    last = points[-1]
+    parts = [f"a step takes {time_us(last.step_us)}"] if last.step_us else []
+    if last.busy_share:
+        parts.append(f"the GPU is busy {share(last.busy_share)} of the time")
+    if last.peak_bytes:
+        parts.append(f"memory peaks at {size_bytes(last.peak_bytes)}")
     return ReportView(
         heading=" · ".join(part for part in (run or first.worker, rank) if part),
         path=first.worker,
         about=_about(points),
         headline=_headline(history),
-        verdict=_figures(points),
+        verdict=f"In the last recording {', '.join(parts)}."
+        if parts
+        else "The recordings have no steps and no GPU work.",
         sections=tuple(section for section in sections if section),
     )
 
@@ -89,33 +106,6 @@ def _headline(history: pb.History) -> str:
     if not parts and len(history.points) < 2 * LEAST_SIDE:
         return "Too few recordings to show a change"
     return ", ".join(parts) or "No change"
-
-
-def _figures(points: Sequence[pb.HistoryPoint]) -> str:
-    """Describe the last recording in a sentence."""
-    last = points[-1]
-    parts = [f"a step takes {time_us(last.step_us)}"] if last.step_us else []
-    if last.busy_share:
-        parts.append(f"the GPU is busy {share(last.busy_share)} of the time")
-    if last.peak_bytes:
-        parts.append(f"memory peaks at {size_bytes(last.peak_bytes)}")
-    return (
-        f"In the last recording {', '.join(parts)}."
-        if parts
-        else "The recordings have no steps and no GPU work."
-    )
-
-
-def _sites(history: pb.History) -> Table:
-    """Return a table of the allocation sites of growing memory."""
-    columns: list[ColumnOf[tuple[str, pb.MemorySite]]] = [
-        (Column("Memory of"), lambda row: row[0]),
-        (Column("Allocated by", Kind.NAME), lambda row: row[1].operator),
-        (Column("Grows by", Kind.NUMBER), lambda row: size(row[1].bytes_per_step, "per step")),
-        (Column("At", Kind.CODE), lambda row: row[1].place.function),
-    ]
-    shown = [(drift.device, site) for drift in history.drifts for site in drift.sites[:_SITES_SHOWN]]
-    return table_of("sites", "Growing allocations of the last recording", shown, columns)
 
 
 def _points(history: pb.History) -> Table:

@@ -109,6 +109,16 @@ def _point(series: RankSeries, recording: RunRecording) -> pb.HistoryPoint:
 
 def _drift(growth: MemoryGrowth) -> pb.Drift:
     last = growth.recordings[-1].digest
+    # The growing allocation sites of the last recording.
+    table = last.sites
+    rows = zip(
+        texts(table, "device"),
+        texts(table, "operator"),
+        texts(table, "place"),
+        numbers(table, "bytes_per_step").tolist(),
+        numbers(table, "bytes").tolist(),
+        strict=True,
+    )
     return pb.Drift(
         device=one_line(growth.device),
         bytes_per_hour=growth.per_hour,
@@ -119,7 +129,16 @@ def _drift(growth: MemoryGrowth) -> pb.Drift:
         total_bytes=growth.total_bytes,
         hours_until_full=growth.hours_until_full,
         sentence=_sentence(growth),
-        sites=_sites(last, growth.device),
+        sites=[
+            pb.MemorySite(
+                operator=one_line(operator),
+                place=pb.Place(function=one_line(place)),
+                bytes_per_step=per_step,
+                bytes=size,
+            )
+            for on, operator, place, per_step, size in rows
+            if on == growth.device
+        ][:_MOST_SITES],
         points=len(growth.recordings),
     )
 
@@ -143,29 +162,6 @@ def _sentence(growth: MemoryGrowth) -> str:
 def _hours(hours: float) -> str:
     """Return a duration: in hours if it has any."""
     return f"{figures(hours)} hours" if hours >= 1 else time_us(hours * 3.6e9)
-
-
-def _sites(digest: Digest, device: str) -> list[pb.MemorySite]:
-    """Return the growing allocation sites of the last recording."""
-    table = digest.sites
-    rows = zip(
-        texts(table, "device"),
-        texts(table, "operator"),
-        texts(table, "place"),
-        numbers(table, "bytes_per_step").tolist(),
-        numbers(table, "bytes").tolist(),
-        strict=True,
-    )
-    return [
-        pb.MemorySite(
-            operator=one_line(operator),
-            place=pb.Place(function=one_line(place)),
-            bytes_per_step=per_step,
-            bytes=size,
-        )
-        for on, operator, place, per_step, size in rows
-        if on == device
-    ][:_MOST_SITES]
 
 
 def _notes(recordings: Sequence[RunRecording]) -> list[str]:

@@ -221,7 +221,16 @@ class _Matcher:
         some = _Candidates(row, candidate, first, self._channels.of[first].astype(np.int64), number[first])
         members = np.array([len(channel.members) for channel in self._channels.channels], np.int64)
         whole = np.bincount(candidate, minlength=len(first)) == members[some.channel]
-        differs = self._differing(some)
+        # Mask of candidates whose ranks differ in kind or size, shape (c,). Says which ranks do.
+        differs = np.zeros(len(some.first), np.bool_)
+        for what, column in (("kind", self._kind), ("bytes", self._bytes)):
+            value = column[some.row]
+            low, high = _extremes(value, some.candidate, len(some.first))
+            odd = (low != high) & ~differs
+            differs |= odd
+            for one in np.flatnonzero(odd)[:MISMATCHES_KEPT].tolist():
+                own = some.candidate == one
+                self._add_different(what, some.row[own], value[own])
         self._find_missing(some, whole)
         kept = np.flatnonzero(whole & ~differs)
         place = np.full(len(first) + 1, NONE, np.int32)
@@ -230,19 +239,6 @@ class _Matcher:
         collective[row] = place[candidate]
         channel = some.channel[kept].astype(np.int32)
         return Matching(collective, channel, self._mismatches[:MISMATCHES_KEPT])
-
-    def _differing(self, some: _Candidates) -> Bool:
-        """Mask of candidates whose ranks differ in kind or size, shape (c,). Says which ranks do."""
-        wrong = np.zeros(len(some.first), np.bool_)
-        for what, column in (("kind", self._kind), ("bytes", self._bytes)):
-            value = column[some.row]
-            low, high = _extremes(value, some.candidate, len(some.first))
-            odd = (low != high) & ~wrong
-            wrong |= odd
-            for one in np.flatnonzero(odd)[:MISMATCHES_KEPT].tolist():
-                own = some.candidate == one
-                self._add_different(what, some.row[own], value[own])
-        return wrong
 
     def _add_different(self, what: str, rows: Int64, value: Int64) -> None:
         operations = self._operations

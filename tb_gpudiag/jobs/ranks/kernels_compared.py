@@ -107,7 +107,11 @@ def _compare(
             continue
         found.time[member] = (of_time[i] * weight[i]).sum() / total[i]
         found.work[member] = (work[i] * weight[i]).sum() / total[i]
-        found.slower[member] = _weighted_median(of_time[i] / work[i], weight[i])
+        values = of_time[i] / work[i]
+        weights = weight[i]
+        order = np.argsort(np.where(weights > 0, values, np.inf))
+        reached = np.cumsum(weights[order])
+        found.slower[member] = float(values[order[np.searchsorted(reached, reached[-1] / 2)]])
         found.shaped[member] = with_shapes[i]
 
 
@@ -135,9 +139,3 @@ def _elements(shapes: str) -> tuple[float, ...] | None:
         if isinstance(dims, list) and dims and all(type(size) is int and 0 <= size < 2**40 for size in dims):
             found[i] = float(np.prod(np.array(dims, np.float64)))
     return tuple(found)
-
-
-def _weighted_median(values: Float64, weights: Float64) -> float:
-    order = np.argsort(np.where(weights > 0, values, np.inf))
-    reached = np.cumsum(weights[order])
-    return float(values[order[np.searchsorted(reached, reached[-1] / 2)]])

@@ -61,22 +61,19 @@ def slim(digest: Digest) -> SlimDigest:
     """
     if isinstance(digest, SlimDigest):
         return digest
+    kernels = _copied(digest.kernels.slice(0, ROWS_COMPARED))
+    column = kernels.schema.get_field_index("path")
     return SlimDigest(
         about=digest.about,
         steps=_copied(digest.steps),
         collectives=_copied(digest.collectives),
-        kernels=_without_paths(_copied(digest.kernels.slice(0, ROWS_COMPARED))),
+        kernels=kernels.set_column(column, "path", pa.array([""] * len(kernels), pa.string())),
         operators=digest.operators.schema.empty_table(),
         memory=digest.memory.schema.empty_table(),
         sites=digest.sites.schema.empty_table(),
         held=digest.held.schema.empty_table(),
         findings=digest.findings,
     )
-
-
-def _without_paths(kernels: pa.Table) -> pa.Table:
-    column = kernels.schema.get_field_index("path")
-    return kernels.set_column(column, "path", pa.array([""] * len(kernels), pa.string()))
 
 
 def _copied(table: pa.Table) -> pa.Table:
@@ -173,14 +170,10 @@ def _interval(about: About) -> tuple[int, int]:
     return about.origin_ns, about.origin_ns + max(1, about.recording_ns)
 
 
-def _overlap_ns(one: About, other: About) -> int:
-    (a, b), (c, d) = _interval(one), _interval(other)
-    return min(b, d) - max(a, c)
-
-
 def _shared(one: About, other: About) -> bool:
     shorter = min(one.recording_ns, other.recording_ns)
-    return _overlap_ns(one, other) > _SAME_TIME * shorter
+    (a, b), (c, d) = _interval(one), _interval(other)
+    return (min(b, d) - max(a, c)) > _SAME_TIME * shorter
 
 
 def _simultaneous(members: Sequence[Digest]) -> bool:

@@ -137,7 +137,10 @@ def own_time_of(
     members: Sequence[Digest], operations: RankOperations, channels: Channels, waits: Waits
 ) -> OwnTime:
     """Add up what the ranks did between their operations, by step."""
-    step = _steps_of(operations, waits)
+    # The step of each operation, shape (n,). In a collective, all ranks get that of the first arrival.
+    step = operations.step.code.astype(np.int64)
+    first = step[waits.row[waits.bounds[:-1]]] if len(waits) else np.zeros(0, np.int64)
+    step[waits.row] = first[waits.collective] if len(waits) else step[waits.row]
     names = operations.step.texts
     count = max(1, len(names))
     key = operations.member.astype(np.int64) * count + step
@@ -165,15 +168,6 @@ def own_time_of(
         computing_other_ns=other,
         differs_share=differs,
     )
-
-
-def _steps_of(operations: RankOperations, waits: Waits) -> Int64:
-    """Return the step of each operation, shape (n,). In a collective, all ranks get that of the first
-    arrival."""
-    step = operations.step.code.astype(np.int64)
-    first = step[waits.row[waits.bounds[:-1]]] if len(waits) else np.zeros(0, np.int64)
-    step[waits.row] = first[waits.collective] if len(waits) else step[waits.row]
-    return step
 
 
 def _first_seen(step: Int64, start: Int64, count: int) -> Int64:

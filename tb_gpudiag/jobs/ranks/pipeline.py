@@ -101,11 +101,17 @@ def pipeline_of(
     depth = max(place.values(), default=0) + 1
     last = [member for member, stage in place.items() if stage == depth - 1]
     rows_of = {m: actions.row[own] for m, own in places_of_each(operations.member[actions.row])}
+    # The micro-batches of a step; 0 if they are not known.
+    counts = [
+        len(np.unique(batch[forward])) if actions.named else int(forward.sum())
+        for batch, forward in _passes(operations, actions, last)
+        if forward.any()
+    ]
     return Pipeline(
         schedule=_schedule(operations, actions, last),
         named=actions.named,
         depth=depth,
-        batches=_batches(operations, actions, last),
+        batches=int(np.median(counts)) if counts else 0,
         chunks=actions.chunks,
         steps=int(np.median([len(members[member].steps) for member in place])),
         steps_ns=int(np.median([_steps_ns(members[member]) for member in place])),
@@ -189,16 +195,6 @@ def _schedule(operations: RankOperations, actions: _Actions, last: list[int]) ->
     if actions.chunks > 1:
         return INTERLEAVED if alternating else LOOPED
     return ONE_F_ONE_B if alternating else GPIPE
-
-
-def _batches(operations: RankOperations, actions: _Actions, last: list[int]) -> int:
-    """Return the micro-batches of a step; 0 if they are not known."""
-    counts = [
-        len(np.unique(batch[forward])) if actions.named else int(forward.sum())
-        for batch, forward in _passes(operations, actions, last)
-        if forward.any()
-    ]
-    return int(np.median(counts)) if counts else 0
 
 
 def _passes(

@@ -153,7 +153,15 @@ def waits_of(operations: RankOperations, matching: Matching, clocks: Clocks) -> 
     start = clocks.corrected(operations, operations.start_ns)
     end = clocks.corrected(operations, operations.end_ns)
     row = np.flatnonzero(matching.collective != NONE)
-    row = row[_comparable(matching, clocks, matching.collective[row], operations.member[row])]
+    # Mask of the operations whose times can be compared within their collective.
+    collective = matching.collective[row]
+    member = operations.member[row]
+    host = clocks.host[member]
+    low = np.full(len(matching), np.iinfo(np.int32).max, np.int32)
+    high = np.full(len(matching), -1, np.int32)
+    np.minimum.at(low, collective, host)
+    np.maximum.at(high, collective, host)
+    row = row[np.asarray(clocks.known[member] | (low == high)[collective], np.bool_)]
     count = np.bincount(matching.collective[row], minlength=len(matching))
     row = row[count[matching.collective[row]] > 1]
     own = matching.collective[row]
@@ -173,16 +181,6 @@ def waits_of(operations: RankOperations, matching: Matching, clocks: Clocks) -> 
         member=operations.member[row],
         exposed_ns=operations.exposed_ns[row],
     )
-
-
-def _comparable(matching: Matching, clocks: Clocks, collective: Int32, member: Int32) -> Bool:
-    """Mask of the operations whose times can be compared within their collective."""
-    host = clocks.host[member]
-    low = np.full(len(matching), np.iinfo(np.int32).max, np.int32)
-    high = np.full(len(matching), -1, np.int32)
-    np.minimum.at(low, collective, host)
-    np.maximum.at(high, collective, host)
-    return np.asarray(clocks.known[member] | (low == high)[collective], np.bool_)
 
 
 @dataclass(frozen=True, eq=False)

@@ -82,7 +82,9 @@ class JobReplay:
         group = np.unique(collective, return_inverse=True)[1].astype(np.int64)
         self._schedule = _schedule(work, self._pieces, group)
         self._group = group
-        self._transfer_ns = _transfers(work, group)
+        # The time from the last arrival to each rank's end, shape (n,).
+        _, last = _extremes(work.start_ns, group)
+        self._transfer_ns = np.asarray(np.maximum(work.end_ns - last[group], 0), np.float64)
         self._usual_transfer_ns = _usual_transfers(work, group, self._transfer_ns)
         self._even = _even(work, group, peers)
         self._host = cut_host(work)
@@ -284,12 +286,6 @@ def _extremes(value: Int64, group: Int64) -> tuple[Int64, Int64]:
     return low, high
 
 
-def _transfers(work: JobWork, group: Int64) -> Float64:
-    """Return the time from the last arrival to each rank's end, shape (n,)."""
-    _, last = _extremes(work.start_ns, group)
-    return np.asarray(np.maximum(work.end_ns - last[group], 0), np.float64)
-
-
 def _even(work: JobWork, group: Int64, peers: list[Peers]) -> Float64:
     """Return how long transfers take if peers exchange equal amounts, as a share of the time now, shape (n,).
 
@@ -311,21 +307,19 @@ def _usual_transfers(work: JobWork, group: Int64, transfer_ns: Float64) -> Float
     Where sizes are not known, the same place in the step stands for the same size."""
     first, _ = row_groups(group, work.host[work.member])
     hosts = np.bincount(group[first])
+    # The place of each operation among those of its member and step, shape (n,).
+    every = np.arange(len(work))
+    new = (np.diff(work.member, prepend=NONE) != 0) | (np.diff(work.step, prepend=NONE) != 0)
     _, number = row_groups(
         work.kind,
         work.bytes,
-        np.where(work.bytes > 0, NONE, _places(work)),
+        np.where(
+            work.bytes > 0, NONE, np.asarray(every - np.maximum.accumulate(np.where(new, every, 0)), np.int64)
+        ),
         np.bincount(group)[group],
         hosts[group],
     )
     return _medians(transfer_ns, number)[number]
-
-
-def _places(work: JobWork) -> Int64:
-    """Return the place of each operation among those of its member and step, shape (n,)."""
-    every = np.arange(len(work))
-    new = (np.diff(work.member, prepend=NONE) != 0) | (np.diff(work.step, prepend=NONE) != 0)
-    return np.asarray(every - np.maximum.accumulate(np.where(new, every, 0)), np.int64)
 
 
 def _medians(values: Float64, number: Int64) -> Float64:

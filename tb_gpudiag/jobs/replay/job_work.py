@@ -55,10 +55,14 @@ def job_work(members: Sequence[Digest], operations: RankOperations, waits: Waits
     collective = np.full(len(operations), NONE, np.int64)
     collective[waits.row] = waits.collective
     hosts = [digest.about.host for digest in members]
+    # Number the kinds of collectives; between two ranks, also by direction. Shape (n,).
+    rank = np.array([digest.about.rank for digest in members])[operations.member]
+    peer = np.where(operations.source != NONE, operations.source, operations.destination)
+    side = np.where(peer == NONE, 0, np.sign(peer - rank))
     return JobWork(
         member=member,
         collective=collective,
-        kind=_kinds(members, operations),
+        kind=np.asarray(3 * operations.kind.code.astype(np.int64) + side + 1, np.int64),
         bytes=operations.bytes,
         stream=np.concatenate([numbers(digest.collectives, "stream") for digest in members]),
         start_ns=start,
@@ -96,14 +100,6 @@ def _on_host(members: Sequence[Digest], operations: RankOperations, own: Int64, 
                 until = np.interp(operations.called_ns[order], times, np.cumsum(np.append(0, spent[:, i])))
                 found[order, column.get(causes[i], -1)] += np.diff(until, prepend=0)
     return np.rint(found).astype(np.int64)
-
-
-def _kinds(members: Sequence[Digest], operations: RankOperations) -> Int64:
-    """Number the kinds of collectives; between two ranks, also by direction. Shape (n,)."""
-    rank = np.array([digest.about.rank for digest in members])[operations.member]
-    peer = np.where(operations.source != NONE, operations.source, operations.destination)
-    side = np.where(peer == NONE, 0, np.sign(peer - rank))
-    return np.asarray(3 * operations.kind.code.astype(np.int64) + side + 1, np.int64)
 
 
 def _steps(members: Sequence[Digest], operations: RankOperations) -> Int64:
@@ -180,7 +176,18 @@ def cut(work: JobWork, peers: Sequence[Int64]) -> Pieces:
     progress = _within(work, work.parts_ns.sum(axis=1))
     hidden = np.maximum(work.end_ns - work.start_ns - work.exposed_ns, 0)
     total = _total(work, progress)
-    ready_at = _ready(work, peers, progress)
+    # The progress at which each collective is ready.
+    kernels = _within(work, work.kernels)
+    early = np.zeros(len(work), np.int64)
+    for rows in peers:
+        excess = kernels[rows] - kernels[rows].min(axis=0)
+        # An excess that lasts to the end is the member's own: a rank that logs runs some more kernels.
+        own = np.minimum.accumulate(excess[:, ::-1], axis=1)[:, ::-1]
+        early[rows] = excess - own
+    wide = int(kernels.max(initial=0)) + 1
+    found = np.interp(work.member * wide + kernels - early, work.member * wide + kernels, progress)
+    found = np.where(early > 0, np.minimum(found, progress), progress)
+    ready_at = np.asarray(np.rint(found), np.int64)
     exposed = work.exposed_ns - np.where(work.receives, 0, _exposed_inside(work))
     awaited = np.flatnonzero(exposed > WAITED * (work.end_ns - work.start_ns))
     wait_at = _awaited_at(work, awaited, progress, hidden, total)
@@ -269,21 +276,6 @@ def _awaited_at(work: JobWork, awaited: Int64, progress: Int64, hidden: Int64, t
     same = (after < len(work)) & (work.member[following] == member)
     latest = np.where(same, progress[following], total[member])
     return np.asarray(np.clip(progress[awaited] + hidden[awaited], progress[after - 1], latest), np.int64)
-
-
-def _ready(work: JobWork, peers: Sequence[Int64], progress: Int64) -> Int64:
-    """Return the progress at which each collective is ready."""
-    kernels = _within(work, work.kernels)
-    early = np.zeros(len(work), np.int64)
-    for rows in peers:
-        excess = kernels[rows] - kernels[rows].min(axis=0)
-        # An excess that lasts to the end is the member's own: a rank that logs runs some more kernels.
-        own = np.minimum.accumulate(excess[:, ::-1], axis=1)[:, ::-1]
-        early[rows] = excess - own
-    wide = int(kernels.max(initial=0)) + 1
-    found = np.interp(work.member * wide + kernels - early, work.member * wide + kernels, progress)
-    found = np.where(early > 0, np.minimum(found, progress), progress)
-    return np.asarray(np.rint(found), np.int64)
 
 
 def _parts_at(work: JobWork, progress: Int64, hidden: Int64, member: Int64, at: Int64) -> Float64:

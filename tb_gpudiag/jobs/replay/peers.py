@@ -80,7 +80,10 @@ class PeerTimes:
                 (np.flatnonzero(is_shared), _units(work, pieces, some), _mean),
                 (np.flatnonzero(~is_shared), step.astype(np.int64), _lower_median),
             ):
-                every = _sums(spent[some.rows], unit)
+                # Sum values of shape (k, n, p) by unit: shape (k, units, p).
+                values = spent[some.rows]
+                every = np.zeros((len(values), int(unit.max(initial=-1)) + 1, values.shape[2]))
+                np.add.at(every, (np.arange(len(values))[:, None], unit), values)
                 self._compared.append(_Compared(some, parts, unit, every, usual))
 
     def of(self, changed: frozenset[int] | None) -> Float64:
@@ -116,13 +119,6 @@ def _units(work: JobWork, pieces: Pieces, peers: Peers) -> Int64:
     until = np.maximum.accumulate(placed, axis=1)[:, :-1]
     after = np.minimum.accumulate(placed[:, ::-1], axis=1)[:, ::-1][:, 1:]
     return np.append(0, np.cumsum((until < after).all(axis=0)))[: placed.shape[1]]
-
-
-def _sums(values: Float64, unit: Int64) -> Float64:
-    """Sum values of shape (k, n, p) by unit: shape (k, units, p)."""
-    found = np.zeros((len(values), int(unit.max(initial=-1)) + 1, values.shape[2]))
-    np.add.at(found, (np.arange(len(values))[:, None], unit), values)
-    return found
 
 
 def _mean(values: Float64) -> Float64:

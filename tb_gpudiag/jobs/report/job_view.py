@@ -93,20 +93,16 @@ def directory_document(diagnosed: Iterable[Diagnosed]) -> Document:
     views = tuple(each.view() for each in found) if in_full else ()
     overview = _run_table(found) if len(found) > 1 else None
     has_jobs = any(isinstance(each.report, pb.JobReport) for each in found)
+    whole = Command("gpudiag diagnose PATH --run RUN", "shows one run in full.")
+    ranks = Command("gpudiag diagnose TRACE", "shows one rank in full.")
     return Document(
         title=f"Diagnosis: {overview.title if overview else views[0].heading}",
         overview=overview,
         reports=views,
         example=any_rule([each.report for each in found]),
         generator=GENERATOR,
-        more=tuple(_more(in_full=in_full, has_jobs=has_jobs)),
+        more=tuple([whole] * (not in_full) + [ranks] * has_jobs),
     )
-
-
-def _more(*, in_full: bool, has_jobs: bool) -> list[Command]:
-    whole = Command("gpudiag diagnose PATH --run RUN", "shows one run in full.")
-    ranks = Command("gpudiag diagnose TRACE", "shows one rank in full.")
-    return [whole] * (not in_full) + [ranks] * has_jobs
 
 
 def heading(report: pb.JobReport) -> str:
@@ -139,6 +135,24 @@ def _overview(reports: Sequence[pb.JobReport]) -> Table | None:
 
 
 def job_view(report: pb.JobReport) -> ReportView:
+    columns: list[ColumnOf[pb.JobCollective]] = [
+        (Column("Number", Kind.NUMBER), lambda one: str(one.index)),
+        (
+            Column("Collective"),
+            lambda one: " ".join(filter(None, [collective_text(one.kind), one.annotation])),
+        ),
+        (Column("Group", Kind.CODE), lambda one: one.group),
+        (Column("Size", Kind.NUMBER), lambda one: size(one.bytes) if one.bytes else ""),
+        (Column("Arrivals differ by", Kind.NUMBER), lambda one: duration(one.skew_us * 1e3)),
+        (Column("Transfer", Kind.NUMBER), lambda one: duration(one.transfer_us * 1e3)),
+        (Column("Last rank", Kind.NUMBER), lambda one: str(one.last_rank)),
+        (Column("Why it was late"), _why),
+        (Column("At", Kind.CODE), lambda one: full_place(one.place) if one.HasField("place") else ""),
+    ]
+    shown = report.collectives.worst[:COLLECTIVES_SHOWN]
+    said = [f"{problem.where}: {problem.what}" for problem in report.problems]
+    if report.missing and not any("missing" in note for note in report.notes):
+        said.append(f"Missing: ranks {numbers_text(report.missing_ranks)}")
     sections: list[Section] = [
         findings(
             report,
@@ -148,18 +162,25 @@ def job_view(report: pb.JobReport) -> ReportView:
         ),
         _ranks(report),
         *tables(report.tables, "stages", "units"),
-        _collectives(report),
+        table_of("collectives", "Collectives with most waiting", shown, columns),
         _steps(report),
         *tables(report.tables, "sizes"),
         _slowdown(report.slowdown),
         unchecked(report),
         clear(report),
-        _notes(report),
+        lines("notes", "Notes on the recordings", [*report.notes, *said]),
     ]
+    clocks = _CLOCKS[report.clocks.basis]
+    if report.clocks.residual_us:
+        clocks += f" (ends agree within {time_us(report.clocks.residual_us)})"
+    found = report.collectives
+    parts = [report.parallelism, f"{count(found.matched, 'collective')} matched", clocks]
+    if found.unmatched:
+        parts.insert(2, f"{count(found.unmatched, 'operation')} not matched")
     return ReportView(
         heading=heading(report),
         path=", ".join(dict.fromkeys(rank.device_name for rank in report.ranks if rank.device_name)) or "CPU",
-        about=_about(report),
+        about=" · ".join(part for part in parts if part),
         headline=bottleneck(_limiter(report)),
         verdict=report.verdict.sentence,
         sections=tuple(section for section in sections if section),
@@ -177,17 +198,6 @@ _CLOCKS: Final = {
     pb.Clocks.COLLECTIVES: "clocks aligned by the ends of collectives",
     pb.Clocks.NONE: "clocks cannot be compared",
 }
-
-
-def _about(report: pb.JobReport) -> str:
-    clocks = _CLOCKS[report.clocks.basis]
-    if report.clocks.residual_us:
-        clocks += f" (ends agree within {time_us(report.clocks.residual_us)})"
-    found = report.collectives
-    parts = [report.parallelism, f"{count(found.matched, 'collective')} matched", clocks]
-    if found.unmatched:
-        parts.insert(2, f"{count(found.unmatched, 'operation')} not matched")
-    return " · ".join(part for part in parts if part)
 
 
 def _ranks(report: pb.JobReport) -> Table:
@@ -216,25 +226,6 @@ def _ranks(report: pb.JobReport) -> Table:
         ),
     ]
     return table_of("ranks", title, shown, columns)
-
-
-def _collectives(report: pb.JobReport) -> Table:
-    columns: list[ColumnOf[pb.JobCollective]] = [
-        (Column("Number", Kind.NUMBER), lambda one: str(one.index)),
-        (
-            Column("Collective"),
-            lambda one: " ".join(filter(None, [collective_text(one.kind), one.annotation])),
-        ),
-        (Column("Group", Kind.CODE), lambda one: one.group),
-        (Column("Size", Kind.NUMBER), lambda one: size(one.bytes) if one.bytes else ""),
-        (Column("Arrivals differ by", Kind.NUMBER), lambda one: duration(one.skew_us * 1e3)),
-        (Column("Transfer", Kind.NUMBER), lambda one: duration(one.transfer_us * 1e3)),
-        (Column("Last rank", Kind.NUMBER), lambda one: str(one.last_rank)),
-        (Column("Why it was late"), _why),
-        (Column("At", Kind.CODE), lambda one: full_place(one.place) if one.HasField("place") else ""),
-    ]
-    shown = report.collectives.worst[:COLLECTIVES_SHOWN]
-    return table_of("collectives", "Collectives with most waiting", shown, columns)
 
 
 def _why(one: pb.JobCollective) -> str:
@@ -275,13 +266,6 @@ def _slowdown(found: pb.Slowdown) -> Lines:
     by_rank = sorted(found.by_rank.items(), key=lambda one: -one[1])[:3]
     said += [f"Fixing only rank {rank}: {s:.3f} times as fast." for rank, s in by_rank if s > 1.001]
     return lines("slowdown", "Without stragglers", said)
-
-
-def _notes(report: pb.JobReport) -> Lines:
-    said = [f"{problem.where}: {problem.what}" for problem in report.problems]
-    if report.missing and not any("missing" in note for note in report.notes):
-        said.append(f"Missing: ranks {numbers_text(report.missing_ranks)}")
-    return lines("notes", "Notes on the recordings", [*report.notes, *said])
 
 
 def worst_first(row: pb.RunRow) -> tuple[float | str, ...]:

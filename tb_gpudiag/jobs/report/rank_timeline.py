@@ -182,16 +182,12 @@ def _groups(start: Int64, length: Int64, most: int) -> Int64:
     best = np.arange(most) * rows // most
     while high - low > max(1, high >> _PRECISION):
         least = (low + high) // 2
-        first = _groups_of(start, length, least)
+        long = length >= least
+        new = np.ones(len(start), np.bool_)
+        new[1:] = long[1:] | long[:-1] | (np.diff((start - start[0]) // least) != 0)
+        first = np.flatnonzero(new)
         if len(first) <= most:
             best, high = first, least
         else:
             low = least
     return best
-
-
-def _groups_of(start: Int64, length: Int64, least: int) -> Int64:
-    long = length >= least
-    new = np.ones(len(start), np.bool_)
-    new[1:] = long[1:] | long[:-1] | (np.diff((start - start[0]) // least) != 0)
-    return np.flatnonzero(new)

@@ -30,7 +30,10 @@ def numbers(values: _Numbers, absent: Bool | None = None) -> pa.Array:
 
 def texts(values: Iterable[str]) -> pa.Array:
     """Return texts as Arrow takes them, shortened."""
-    return pa.array([_plain(value) for value in values], pa.string())
+    # Arrow's text is UTF-8: half a pair of surrogates has no place in it.
+    return pa.array(
+        [value[:LONGEST].encode("utf-8", "replace").decode("utf-8") for value in values], pa.string()
+    )
 
 
 def coded(index: _Numbers, dictionary: pa.Array) -> pa.DictionaryArray:
@@ -50,11 +53,6 @@ def labels(kinds: Iterable[Any]) -> pa.Array:
     """Return the words of an enumeration whose values count from 0, by value."""
     named = {int(kind): kind.name.lower() for kind in kinds}
     return texts(named.get(number, "") for number in range(max(named) + 1))
-
-
-def _plain(text: str) -> str:
-    """Arrow's text is UTF-8: half a pair of surrogates has no place in it."""
-    return text[:LONGEST].encode("utf-8", "replace").decode("utf-8")
 
 
 class Names:

@@ -155,7 +155,16 @@ def checked(query: str) -> SqlQuery:
     duckdb = _duckdb()
     if len(query) > LONGEST_QUERY:
         raise UsageError(f"The query has more than {LONGEST_QUERY:,} characters.")
-    _check(duckdb, query)
+    # Raise UsageError for what is not one statement that reads.
+    try:
+        found = duckdb.extract_statements(query)
+    except duckdb.Error as error:
+        raise _refused(error) from error
+    kinds = duckdb.StatementType
+    if len(found) != 1 or found[0].type not in (kinds.SELECT, kinds.EXPLAIN):
+        raise UsageError(
+            "This is not one query that reads.", remedy="Write one SELECT; a table is a name such as `idle`."
+        )
     return SqlQuery(query, _named(query))
 
 
@@ -174,19 +183,6 @@ def _duckdb() -> ModuleType:
             "SQL needs DuckDB, which is not installed.", remedy="pip install 'tb-gpudiag[sql]'"
         ) from error
     return duckdb
-
-
-def _check(duckdb: ModuleType, query: str) -> None:
-    """Raise UsageError for what is not one statement that reads."""
-    try:
-        found = duckdb.extract_statements(query)
-    except duckdb.Error as error:
-        raise _refused(error) from error
-    kinds = duckdb.StatementType
-    if len(found) != 1 or found[0].type not in (kinds.SELECT, kinds.EXPLAIN):
-        raise UsageError(
-            "This is not one query that reads.", remedy="Write one SELECT; a table is a name such as `idle`."
-        )
 
 
 def _named(query: str) -> list[str]:

@@ -110,7 +110,20 @@ def _tables(names: Iterable[str], facts: Facts, file: TraceFile, number: int) ->
     made = {}
     for name in names:
         if name == "traces":
-            parts = _traces(facts, file)
+            device, window, metadata = facts.device, facts.window, facts.trace.metadata
+            rank = metadata.distributed.get("rank")
+            row = {
+                "file": file.path,
+                "host": metadata.host_name,
+                "rank": rank if isinstance(rank, int) else None,
+                "gpu": device.name if device is not None else "",
+                "device": device.id if device is not None else None,
+                "window_start_ns": window.start_ns,
+                "window_ns": window.duration_ns,
+                "steps": len(facts.steps),
+                "step_ns": round(facts.step_time.median) if len(facts.steps) else None,
+            }
+            parts = [_of_rows("traces", [row])]
         elif name == "findings":
             parts = _findings(facts, file)
         else:
@@ -132,23 +145,6 @@ def _table(name: str, columns: Columns, file: TraceFile, number: int) -> pa.Tabl
     }
     arrays = [found[field.name] if field.name in found else pa.nulls(count, field.type) for field in schema]
     return pa.Table.from_arrays(arrays, schema=schema)
-
-
-def _traces(facts: Facts, file: TraceFile) -> list[Columns]:
-    device, window, metadata = facts.device, facts.window, facts.trace.metadata
-    rank = metadata.distributed.get("rank")
-    row = {
-        "file": file.path,
-        "host": metadata.host_name,
-        "rank": rank if isinstance(rank, int) else None,
-        "gpu": device.name if device is not None else "",
-        "device": device.id if device is not None else None,
-        "window_start_ns": window.start_ns,
-        "window_ns": window.duration_ns,
-        "steps": len(facts.steps),
-        "step_ns": round(facts.step_time.median) if len(facts.steps) else None,
-    }
-    return [_of_rows("traces", [row])]
 
 
 def _findings(facts: Facts, file: TraceFile) -> list[Columns]:

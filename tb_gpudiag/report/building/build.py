@@ -69,7 +69,9 @@ def build_report(facts: Facts, file: TraceFile) -> pb.Report:
             better_recording=_better_recording(better_recording(outcome, facts)),
             compile_log=compile_log_message(facts.compile_reasons) if facts.compile_reasons else None,
             serving=_serving(facts),
-            captured_graphs=_captured(facts),
+            captured_graphs=captured_message(facts.captured)
+            if facts.captured is not None and facts.device
+            else None,
             step_time=step_time_message(
                 facts.step_time,
                 len(steps),
@@ -129,10 +131,6 @@ def _inferred(facts: Facts, device: DeviceFacts | None) -> pb.InferredSteps | No
     return inferred_message(facts.inferred_steps, device.repetitions, facts.recording)
 
 
-def _captured(facts: Facts) -> pb.CapturedGraphs | None:
-    return captured_message(facts.captured) if facts.captured is not None and facts.device else None
-
-
 def _serving(facts: Facts) -> pb.Serving | None:
     found, server = facts.serving, facts.job.server
     if found is None or server is None:
@@ -147,20 +145,16 @@ def _tables(facts: Facts) -> Iterator[pb.Table]:
     yield module_table(facts.devices)
     yield collective_table(facts.exposure, facts.host, facts.device)
     if facts.device is not None:
-        yield from _device_tables(facts, facts.device)
+        # Tables of the busiest device.
+        times = facts.host_time.blocking, facts.device.time, facts.window, facts.host_window
+        yield sync_table(sync_sites(facts.host, facts.transfers, *times), facts.host)
+        if not facts.gpu.mfu.missing:
+            yield rate_table(facts.gpu.roofline)
+        if facts.captured is not None and facts.captured.matched:
+            _, kernels = facts.device.naming
+            graphs = facts.work.in_graph[np.searchsorted(facts.work.event, kernels.event)]
+            yield graph_table(facts.captured.host, kernels, graphs)
     if facts.compile_reasons is not None:
         yield from compile_tables(facts.compile_reasons, facts.events, facts.all_steps)
     if facts.serving is not None and facts.job.server is not None:
         yield from serving_tables(facts.serving, facts.job.server, window)
-
-
-def _device_tables(facts: Facts, device: DeviceFacts) -> Iterator[pb.Table]:
-    """Tables of the busiest device."""
-    times = facts.host_time.blocking, device.time, facts.window, facts.host_window
-    yield sync_table(sync_sites(facts.host, facts.transfers, *times), facts.host)
-    if not facts.gpu.mfu.missing:
-        yield rate_table(facts.gpu.roofline)
-    if facts.captured is not None and facts.captured.matched:
-        _, kernels = device.naming
-        graphs = facts.work.in_graph[np.searchsorted(facts.work.event, kernels.event)]
-        yield graph_table(facts.captured.host, kernels, graphs)

@@ -77,11 +77,6 @@ def build_clock_report(lines: dict[int, StepLines], state: ClockState) -> pb.Clo
             span=one_line(span),
             time_s=time_s,
         )
-    report.notes.extend(_notes(lines))
-    return report
-
-
-def _notes(lines: dict[int, StepLines]) -> list[str]:
     notes = []
     most = max(int(found.steps.max()) for found in lines.values())
     if most > 1:
@@ -90,7 +85,8 @@ def _notes(lines: dict[int, StepLines]) -> list[str]:
         )
     if len(lines) > _MOST_RANKS:
         notes.append(f"{count(len(lines) - _MOST_RANKS, 'rank')} with higher numbers left out.")
-    return notes
+    report.notes.extend(notes)
+    return report
 
 
 def _rank(rank: int, lines: StepLines, now: RankSteps | None) -> pb.ClockRank:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import message_of, place, us
-from tb_gpudiag.rules.answer import Evidence, Finding, Fix, Saving
+from tb_gpudiag.rules.answer import Evidence, Saving
 from tb_gpudiag.rules.outcome import Outcome, RuleFinding
 from tb_gpudiag.wording.format import one_line
 from tb_gpudiag.wording.quantity import Quantity
@@ -36,6 +36,9 @@ def finding_message(found: RuleFinding, whole: Whole) -> pb.Finding:
     """One finding."""
     rule, finding = found.rule, found.finding
     about_memory = finding.cost_bytes or finding.cost_bytes_per_step
+    # Line by line, because one_line replaces line breaks.
+    code = "\n".join(one_line(line) for line in finding.fix.code[:CODE_LIMIT].split("\n"))
+    longest_first = sorted(finding.ranges, key=lambda r: r.start_ns - r.end_ns)
     return pb.Finding(
         rule=rule.id,
         name=f"{rule.name}/{finding.case}" if finding.case else rule.name,
@@ -49,8 +52,13 @@ def finding_message(found: RuleFinding, whole: Whole) -> pb.Finding:
         certain=finding.sure,
         evidence=[_evidence(evidence) for evidence in finding.evidence],
         places=[place(where) for where in finding.places[:PLACES_LIMIT]],
-        fix=_fix(finding.fix),
-        ranges=_longest_ranges(finding),
+        fix=pb.Fix(
+            text=one_line(finding.fix.text, SENTENCES_LIMIT), code=code, url=one_line(finding.fix.url)
+        ),
+        ranges=[
+            pb.TimeRange(start_us=us(r.start_ns), end_us=us(r.end_ns), device=r.device)
+            for r in longest_first[:RANGES_LIMIT]
+        ],
         saving=_saving(finding.saving, whole) if finding.saving else None,
     )
 
@@ -61,20 +69,6 @@ def _evidence(evidence: Evidence) -> pb.Evidence:
     if isinstance(value, Quantity) and math.isfinite(value.value):
         message.number, message.unit = value.value, value.unit.value
     return message
-
-
-def _fix(fix: Fix) -> pb.Fix:
-    # Line by line, because one_line replaces line breaks.
-    code = "\n".join(one_line(line) for line in fix.code[:CODE_LIMIT].split("\n"))
-    return pb.Fix(text=one_line(fix.text, SENTENCES_LIMIT), code=code, url=one_line(fix.url))
-
-
-def _longest_ranges(finding: Finding) -> list[pb.TimeRange]:
-    longest_first = sorted(finding.ranges, key=lambda r: r.start_ns - r.end_ns)
-    return [
-        pb.TimeRange(start_us=us(r.start_ns), end_us=us(r.end_ns), device=r.device)
-        for r in longest_first[:RANGES_LIMIT]
-    ]
 
 
 def _saving(saving: Saving, whole: Whole) -> pb.Saving:

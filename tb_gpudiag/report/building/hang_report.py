@@ -98,12 +98,23 @@ def _headline(found: pb.HangReport) -> str:
 def build_hang_report(dumps: Sequence[FlightDump]) -> pb.HangReport:
     """Build the report about the dumps of a job, one of each rank."""
     hang = find_hang(dumps)
+    notes = []
+    absent = sorted(set(hang.ranks) - {dump.rank for dump in dumps})
+    if absent:
+        notes.append(f"No dump: {ranks_text(absent)}.")
+    if hang.empty and hang.last:
+        notes.append(f"The dumps of {ranks_text(sorted(hang.empty))} have no operation.")
+    without_stacks = [
+        dump.rank for dump in dumps if dump.operations and all(o.frame is None for o in dump.operations)
+    ]
+    if without_stacks:
+        notes.append(f"Stacks are missing on {ranks_text(without_stacks)}: dumps in JSON have none.")
     report = pb.HangReport(
         why=hang.why.name,
         sentence=_SENTENCES[hang.why](hang),
         advice=_ADVICE[hang.why],
         culprits=hang.culprits[:_MOST_RANKS],
-        notes=_notes(hang, dumps),
+        notes=notes,
     )
     places: dict[_Place, list[int]] = {}
     culprits = frozenset(hang.culprits)
@@ -280,18 +291,3 @@ _SENTENCES: Final = {
     HangReason.TRANSFER: _transfer,
     HangReason.NO_DUMP: _no_dump,
 }
-
-
-def _notes(hang: Hang, dumps: Sequence[FlightDump]) -> list[str]:
-    notes = []
-    absent = sorted(set(hang.ranks) - {dump.rank for dump in dumps})
-    if absent:
-        notes.append(f"No dump: {ranks_text(absent)}.")
-    if hang.empty and hang.last:
-        notes.append(f"The dumps of {ranks_text(sorted(hang.empty))} have no operation.")
-    without_stacks = [
-        dump.rank for dump in dumps if dump.operations and all(o.frame is None for o in dump.operations)
-    ]
-    if without_stacks:
-        notes.append(f"Stacks are missing on {ranks_text(without_stacks)}: dumps in JSON have none.")
-    return notes

@@ -38,6 +38,7 @@ def mfu_message(found: Mfu, roofline: Roofline, steps: int) -> pb.Mfu | None:
         return None
     at_least = found.share(PeakPart.UNKNOWN) >= _LEAST_SAID
     assumed = roofline.peaks.assumed if found.peak and roofline.peaks is not None else ""
+    # Parts that take time, from the peak down.
     message = pb.Mfu(
         missing=found.missing.label,
         mfu=found.share(PeakPart.MODEL),
@@ -49,20 +50,15 @@ def mfu_message(found: Mfu, roofline: Roofline, steps: int) -> pb.Mfu | None:
         model_teraflops=found.operations / found.window_ns / 1e3,
         step_operations=found.operations / steps if steps else 0,
         recomputing_us=us(found.recomputing_ns),
-        parts=_parts(found),
+        parts=[
+            pb.MfuPart(part=part.label, us=us(ns), share=ns / found.window_ns)
+            for part, ns in found.parts_ns.items()
+            if ns > 0
+        ],
         steps=found.by_step[:STEPS_LIMIT],
     )
     message.sentence = _cannot_tell(found) if found.missing else _mfu_sentence(found, message)
     return message
-
-
-def _parts(found: Mfu) -> list[pb.MfuPart]:
-    """Parts that take time, from the peak down."""
-    return [
-        pb.MfuPart(part=part.label, us=us(ns), share=ns / found.window_ns)
-        for part, ns in found.parts_ns.items()
-        if ns > 0
-    ]
 
 
 def _mfu_sentence(found: Mfu, message: pb.Mfu) -> str:
@@ -128,7 +124,7 @@ def serving_message(found: Serving, server: Server, *, for_engine: bool) -> pb.S
     return pb.Serving(
         server=server.value,
         marked=found.marked,
-        sentence=_serving_sentence(kinds, server),
+        sentence=f"{server.value}: {'; '.join(map(_of_kind, kinds))}.",
         steps=len(found.marks),
         waiting_us=us(waiting_ns),
         waits_for_engine=for_engine and waiting_ns > 0,
@@ -181,10 +177,6 @@ def _stated(value: float) -> float | None:
 
 def _gap_ns(value: float) -> float | None:
     return max(value, 0) if value != NONE else None
-
-
-def _serving_sentence(kinds: list[KindTime], server: Server) -> str:
-    return f"{server.value}: {'; '.join(map(_of_kind, kinds))}."
 
 
 def _of_kind(found: KindTime) -> str:

@@ -8,9 +8,8 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
-from tb_gpudiag.facts.memory.floor import Floors, Trend, evenly
+from tb_gpudiag.facts.memory.floor import evenly
 from tb_gpudiag.facts.memory.peak import Owner
-from tb_gpudiag.facts.memory.reserve import Reserve, SegmentFacts
 from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import message_of, place, us
@@ -37,6 +36,10 @@ def memory_messages(devices: Iterable[DeviceMemory], events: Events) -> list[pb.
 
 def _device(memory: DeviceMemory, events: Events) -> pb.DeviceMemory:
     peak, trend = memory.peak, memory.trend
+    names = ("segments", "largest_free_bytes", "free_in_used_segments_bytes")
+    of_segments = {
+        name: getattr(memory.reserve.segments, name) if memory.reserve.segments else 0 for name in names
+    }
     return message_of(
         pb.DeviceMemory,
         memory,
@@ -50,12 +53,32 @@ def _device(memory: DeviceMemory, events: Events) -> pb.DeviceMemory:
             pb.MemoryKind(kind=kind.value, bytes=size)
             for kind, size in sorted(peak.kinds.items(), key=lambda one: -one[1])
         ],
-        floors=_floors(memory.floors),
+        floors=[
+            pb.MemoryFloor(
+                name=one_line(memory.floors.periods.names[i]),
+                us=us(memory.floors.at_ns[i]),
+                bytes=int(memory.floors.bytes[i]),
+                excused=bool(memory.floors.excused[i]),
+            )
+            for i in evenly(np.arange(len(memory.floors), dtype=np.int64), FLOORS_LIMIT)
+        ],
         sites=[_site(site, memory.device, events) for site in memory.sites[:SITES_LIMIT]],
-        reserve=_reserve(memory.reserve),
-        segments=_segments(memory.reserve.segments),
+        reserve=message_of(pb.MemoryReserve, memory.reserve, **of_segments),
+        segments=[
+            message_of(pb.MemorySegment, segment, address=f"{segment.address:#x}")
+            for segment in (memory.reserve.segments.each if memory.reserve.segments is not None else [])
+        ],
         steps_until_full=until_full(memory),
-        trend=_trend(trend, floor_state(memory) or "") if trend else None,
+        trend=message_of(
+            pb.FloorTrend,
+            trend,
+            bytes_per_step=trend.per_unit,
+            low_bytes_per_step=trend.low,
+            high_bytes_per_step=trend.high,
+            state=floor_state(memory) or "",
+        )
+        if trend
+        else None,
         floor_slope_bytes_per_step=trend.per_unit if trend and trend.unit == "step" else 0.0,
         failures=_failures(memory),
     )
@@ -71,36 +94,6 @@ def _failures(memory: DeviceMemory) -> list[pb.MemoryFailure]:
     ]
 
 
-def _segments(segments: SegmentFacts | None) -> list[pb.MemorySegment]:
-    return [
-        message_of(pb.MemorySegment, segment, address=f"{segment.address:#x}")
-        for segment in (segments.each if segments is not None else [])
-    ]
-
-
-def _floors(floors: Floors) -> list[pb.MemoryFloor]:
-    return [
-        pb.MemoryFloor(
-            name=one_line(floors.periods.names[i]),
-            us=us(floors.at_ns[i]),
-            bytes=int(floors.bytes[i]),
-            excused=bool(floors.excused[i]),
-        )
-        for i in evenly(np.arange(len(floors), dtype=np.int64), FLOORS_LIMIT)
-    ]
-
-
-def _trend(trend: Trend, state: str) -> pb.FloorTrend:
-    return message_of(
-        pb.FloorTrend,
-        trend,
-        bytes_per_step=trend.per_unit,
-        low_bytes_per_step=trend.low,
-        high_bytes_per_step=trend.high,
-        state=state,
-    )
-
-
 def _where(frame: Frame | None, operator: str, size: int) -> pb.Place:
     return place(place_at(frame, operator=operator, bytes=size))
 
@@ -112,28 +105,18 @@ def _owner(owner: Owner) -> pb.MemoryOwner:
 
 def _site(site: GrowingSite, device: int, events: Events) -> pb.MemorySite:
     frames = site.stack.split("\n")[-FRAMES_LIMIT:]
-    return message_of(
-        pb.MemorySite,
-        site,
-        stack="\n".join(one_line(frame) for frame in frames),
-        bytes_per_step=site.per_unit,
-        place=_where(site.frame, site.operator, site.bytes),
-        ranges=_ranges(site, device, events),
-    )
-
-
-def _ranges(site: GrowingSite, device: int, events: Events) -> list[pb.TimeRange]:
-    """Events of the site's allocations, evenly spaced; without an event, the time of the allocation."""
+    # Events of the site's allocations, evenly spaced; without an event, the time of the allocation.
     ranges = []
     for i in evenly(np.arange(len(site.times_ns), dtype=np.int64), RANGES_LIMIT):
         start = end = site.times_ns[i]
         if site.events[i] != NONE:
             start, end = events.start_ns[site.events[i]], events.end_ns[site.events[i]]
         ranges.append(pb.TimeRange(start_us=us(start), end_us=us(end), device=device))
-    return ranges
-
-
-def _reserve(reserve: Reserve) -> pb.MemoryReserve:
-    names = ("segments", "largest_free_bytes", "free_in_used_segments_bytes")
-    of_segments = {name: getattr(reserve.segments, name) if reserve.segments else 0 for name in names}
-    return message_of(pb.MemoryReserve, reserve, **of_segments)
+    return message_of(
+        pb.MemorySite,
+        site,
+        stack="\n".join(one_line(frame) for frame in frames),
+        bytes_per_step=site.per_unit,
+        place=_where(site.frame, site.operator, site.bytes),
+        ranges=ranges,
+    )

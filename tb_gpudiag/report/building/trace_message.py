@@ -61,6 +61,12 @@ def trace_message(
 ) -> pb.TraceInfo:
     """Describe the trace. `steps` is the number of recorded steps."""
     distributed = trace.metadata.distributed
+    places = sum(trace.credentials.values())
+    shown = [one_line(note) for note in [*trace.time_notes, *trace.notes][:NOTES_LIMIT]]
+    if steps > STEPS_LIMIT:
+        shown.append(f"only the first {STEPS_LIMIT:,} of {steps:,} steps are listed")
+    # The process of the main thread; 0 if there is none or its id is not a number.
+    pid = trace.events.threads[main_thread].pid if main_thread != NONE else ""
     message = pb.TraceInfo(
         status=trace.status,
         events=min(trace.events_read, UINT32_MAX),
@@ -68,39 +74,19 @@ def trace_message(
         rank=_number(distributed, "rank", -1),
         world_size=_number(distributed, "world_size", 0),
         recorded=message_of(pb.Recorded, recorded),
-        notes=_notes([*trace.time_notes, *trace.notes], steps),
+        notes=shown,
         simulated=trace.metadata.simulated,
         duration_us=us(recording.duration_ns),
         kind=trace.kind,
         recorder=trace.metadata.recorder,
-        pid=_pid(trace, main_thread),
-        withheld=_withheld(trace),
+        pid=int(pid) if pid.isdecimal() and len(pid) < 10 else 0,
+        withheld=left_out(places, "What is shared from here", at_least(places, trace.unsearched_bytes))
+        if places
+        else "",
         reason=one_line(trace.metadata.recorded_because),
     )
     name_file(message, file)
     return message
-
-
-def _withheld(trace: Trace) -> str:
-    places = sum(trace.credentials.values())
-    return (
-        left_out(places, "What is shared from here", at_least(places, trace.unsearched_bytes))
-        if places
-        else ""
-    )
-
-
-def _notes(notes: list[str], steps: int) -> list[str]:
-    shown = [one_line(note) for note in notes[:NOTES_LIMIT]]
-    if steps > STEPS_LIMIT:
-        shown.append(f"only the first {STEPS_LIMIT:,} of {steps:,} steps are listed")
-    return shown
-
-
-def _pid(trace: Trace, main_thread: int) -> int:
-    """Return the process of the main thread; 0 if there is none or its id is not a number."""
-    pid = trace.events.threads[main_thread].pid if main_thread != NONE else ""
-    return int(pid) if pid.isdecimal() and len(pid) < 10 else 0
 
 
 def _number(metadata: Mapping[str, Any], key: str, missing: int) -> int:

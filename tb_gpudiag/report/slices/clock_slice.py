@@ -66,7 +66,19 @@ def slice_clock(
         steps=np.bincount(at, steps, bins),
         mean_us=_means(at, steps, values[:, TOTAL], bins),
     )
-    _add_extremes(found, at, values[:, TOTAL], bins)
+    values_ms = values[:, TOTAL]
+    low, median, high = np.zeros((3, bins))
+    order = np.lexsort((values_ms, at))
+    ends = np.cumsum(np.bincount(at, minlength=bins))
+    starts = np.concatenate([[0], ends[:-1]])
+    some = ends > starts
+    starts, ends = starts[some], ends[some]
+    ordered = values_ms[order] * _US
+    low[some], high[some] = ordered[starts], ordered[ends - 1]
+    median[some] = (ordered[(starts + ends - 1) // 2] + ordered[(starts + ends) // 2]) / 2
+    found.low_us.extend(low)
+    found.median_us.extend(median)
+    found.high_us.extend(high)
     for column, name in enumerate(_NAMES, FIRST_PHASE):
         found.phases.add(name=name, us=_means(at, steps, values[:, column], bins))
     return found
@@ -84,18 +96,3 @@ def _means(at: Int64, steps: Int64, values_ms: Float64, bins: int) -> Float64:
     at, steps, values_ms = at[timed], steps[timed], values_ms[timed]
     sums, counts = np.bincount(at, values_ms * steps, bins), np.bincount(at, steps, bins)
     return sums / np.maximum(counts, 1) * _US
-
-
-def _add_extremes(found: pb.ClockSlice, at: Int64, values_ms: Float64, bins: int) -> None:
-    low, median, high = np.zeros((3, bins))
-    order = np.lexsort((values_ms, at))
-    ends = np.cumsum(np.bincount(at, minlength=bins))
-    starts = np.concatenate([[0], ends[:-1]])
-    some = ends > starts
-    starts, ends = starts[some], ends[some]
-    ordered = values_ms[order] * _US
-    low[some], high[some] = ordered[starts], ordered[ends - 1]
-    median[some] = (ordered[(starts + ends - 1) // 2] + ordered[(starts + ends) // 2]) / 2
-    found.low_us.extend(low)
-    found.median_us.extend(median)
-    found.high_us.extend(high)

@@ -70,20 +70,6 @@ def embedded(report: pb.Report, prepared: Prepared, size_bytes: int, modified_ns
     shown = pb.Report.FromString(report.SerializeToString())
     if not complete:
         shown.trace.notes.append(_LESS_DETAIL)
-    return {
-        "traces": json.loads(to_json(_list_of(report, size_bytes, modified_ns))),
-        "report": _packed(pb.ReportState(report=shown)),
-        "rules": packed_text(json.dumps(_rules(report))),
-        "timeline": slices,
-        "events": events and events.content,
-        "memory": {str(device): _packed(found) for device, found in _memory(prepared)},
-        "bands": {str(device): _packed(found) for device, found in _bands(prepared)},
-        "tables": _tables(prepared) if has_timeline else _clocks(prepared),
-        "gaps": packed_text(json.dumps(dict(_gaps(prepared)) if has_timeline else {})),
-    }
-
-
-def _list_of(report: pb.Report, size_bytes: int, modified_ns: int) -> pb.TraceList:
     trace = report.trace
     entry = pb.TraceEntry(
         id=_ONLY_TRACE,
@@ -98,17 +84,23 @@ def _list_of(report: pb.Report, size_bytes: int, modified_ns: int) -> pb.TraceLi
         content=_ONLY_TRACE,
         kind=trace.kind,
     )
-    return pb.TraceList(traces=[entry], generation=1, scanned=True, whole=True)
-
-
-def _rules(report: pb.Report) -> dict[str, Content]:
     named = {each.rule for group in (report.findings, report.clear, report.unchecked) for each in group}
     pages: dict[str, Content] = {}
     for rule in RULES:
         if rule.id in named:
             page = {"id": rule.id, "name": rule.name, "title": rule.title, "markdown": rule.page}
             pages[rule.id] = pages[rule.name] = page
-    return pages
+    return {
+        "traces": json.loads(to_json(pb.TraceList(traces=[entry], generation=1, scanned=True, whole=True))),
+        "report": _packed(pb.ReportState(report=shown)),
+        "rules": packed_text(json.dumps(pages)),
+        "timeline": slices,
+        "events": events and events.content,
+        "memory": {str(device): _packed(found) for device, found in _memory(prepared)},
+        "bands": {str(device): _packed(found) for device, found in _bands(prepared)},
+        "tables": _tables(prepared) if has_timeline else _clocks(prepared),
+        "gaps": packed_text(json.dumps(dict(_gaps(prepared)) if has_timeline else {})),
+    }
 
 
 def _timeline(prepared: Prepared, events: Embedded) -> tuple[list[Content], bool]:

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8, mask_of
+from tb_gpudiag.arrays import NONE, Bool, Int64, mask_of
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.links import LinkKind
 from tb_gpudiag.frozen import dataclass
@@ -57,18 +57,8 @@ def packed_text(text: str) -> str:
 def packed_column(values: npt.NDArray[np.generic]) -> str:
     """Return whole numbers, compressed. The page reads them with `unpackedColumn` of wire/file/columns.ts."""
     whole = np.asarray(values).astype(np.int64)
-    return _base64(_varints((whole << 1) ^ (whole >> 63)).tobytes())
-
-
-def differences(values: npt.NDArray[np.generic]) -> Int64:
-    """Return the first number, and by how much each other one is more than the one before it."""
-    whole = np.asarray(values).astype(np.int64)
-    return np.r_[whole[:1], whole[1:] - whole[:-1]]
-
-
-def _varints(values: Int64) -> UInt8:
-    """Return numbers in groups of seven bits, lowest first. The eighth bit says that another one follows."""
-    left = values.view(np.uint64)
+    # Numbers in groups of seven bits, lowest first. The eighth bit says that another one follows.
+    left = ((whole << 1) ^ (whole >> 63)).view(np.uint64)
     length = np.ones(len(left), np.int64)
     for group in range(1, _MOST_BYTES):
         length += left >> np.uint64(_BITS * group) != 0
@@ -79,7 +69,13 @@ def _varints(values: Int64) -> UInt8:
         more = np.where(length[has] > group + 1, 128, 0)
         bits = (left[has] >> np.uint64(_BITS * group)) & np.uint64(127)
         found[(end - length)[has] + group] = bits.astype(np.int64) + more
-    return found
+    return _base64(found.tobytes())
+
+
+def differences(values: npt.NDArray[np.generic]) -> Int64:
+    """Return the first number, and by how much each other one is more than the one before it."""
+    whole = np.asarray(values).astype(np.int64)
+    return np.r_[whole[:1], whole[1:] - whole[:-1]]
 
 
 def _base64(content: bytes) -> str:
@@ -218,19 +214,8 @@ class _Events:
         """Return columns with an entry per event; `id` has one per event with `has_id`."""
         number = boxes.number.astype(np.int64)
         id_ = self.prepared["span_number"][number].astype(np.int64)
-        return {
-            "start_ns": differences(boxes.start_ns),
-            "duration_ns": boxes.duration_ns,
-            "kind": boxes.kind.astype(np.int64),
-            "number": differences(number),
-            "parent": self._parents(boxes),
-            "has_id": (id_ > 0).astype(np.int64),
-            "id": differences(id_[id_ > 0]),
-        }
-
-    def _parents(self, boxes: Boxes) -> Int64:
-        """Return by how much the index of each event's parent differs from that of the event that begins last
-        in the row above: hardly ever at all."""
+        # By how much the index of each event's parent differs from that of the event that begins last in
+        # the row above: hardly ever at all.
         place = np.full(len(self.prepared["span_parent"]) + 1, NONE, np.int64)  # NONE stays NONE
         place[boxes.number] = np.arange(len(boxes))
         parent = place[self.prepared["span_parent"][boxes.number].astype(np.int64)]
@@ -241,7 +226,15 @@ class _Events:
         depth = row - self.shown.first_row[self.shown.lane_of_row[row]]
         is_inner = (depth > 0) & ~self.shown.rows_of("stream")[row]
         expected = np.where(is_inner & (row[above] == row - 1), above, NONE)
-        return parent - expected
+        return {
+            "start_ns": differences(boxes.start_ns),
+            "duration_ns": boxes.duration_ns,
+            "kind": boxes.kind.astype(np.int64),
+            "number": differences(number),
+            "parent": (parent - expected),
+            "has_id": (id_ > 0).astype(np.int64),
+            "id": differences(id_[id_ > 0]),
+        }
 
     def _links(self, boxes: Boxes) -> dict[str, Int64]:
         """Return the links between events of the file, and to events that no lane shows."""

@@ -157,18 +157,16 @@ def slice_memory(
         exact=allocated.exact and reserved.exact,
         steps=step_marks(prepared, span, "memory_"),
     )
-    _add_frees(found, prepared, index, span)
+    rows = _within(prepared, "memory_frees_first", "memory_free_ns", index, span)
+    found.freed_bytes = int(prepared["memory_free_bytes"][rows].sum())
+    found.frees = rows.stop - rows.start
     _add_allocations(found, prepared, index, span)
     if not meta["paired"][index]:
-        _forget_survivors(found)
+        # Mark survivors as unknown, for a trace whose frees do not name their allocation.
+        found.survived_bytes = found.kept_bytes = NONE
+        for site in found.sites:
+            site.survived_bytes = site.kept_bytes = NONE
     return found
-
-
-def _forget_survivors(found: pb.MemorySlice) -> None:
-    """Mark survivors as unknown, for a trace whose frees do not name their allocation."""
-    found.survived_bytes = found.kept_bytes = NONE
-    for site in found.sites:
-        site.survived_bytes = site.kept_bytes = NONE
 
 
 def _within(prepared: Prepared, first: str, time: str, index: int, span: Span) -> slice[int, int, None]:
@@ -177,12 +175,6 @@ def _within(prepared: Prepared, first: str, time: str, index: int, span: Span) -
     own = np.asarray(prepared[time])[low:high]
     left, right = np.searchsorted(own, span.start_ns), np.searchsorted(own, span.end_ns, side="right")
     return slice(low + int(left), low + int(right))
-
-
-def _add_frees(found: pb.MemorySlice, prepared: Prepared, index: int, span: Span) -> None:
-    rows = _within(prepared, "memory_frees_first", "memory_free_ns", index, span)
-    found.freed_bytes = int(prepared["memory_free_bytes"][rows].sum())
-    found.frees = rows.stop - rows.start
 
 
 def _add_allocations(found: pb.MemorySlice, prepared: Prepared, index: int, span: Span) -> None:

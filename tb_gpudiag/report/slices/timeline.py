@@ -18,7 +18,6 @@ from tb_gpudiag.report.slices.prepared import (
     NS_PER_US,
     POINTS_PER_PIXEL,
     Prepared,
-    Span,
     TextTable,
     curve_message,
     pack,
@@ -126,7 +125,17 @@ def slice_timeline(
     row = 0
     for lane in meta["lanes"]:
         if lane["kind"] in CURVES:
-            lanes.append(_curve_lane(prepared, lane, span, points))
+            curve = unpack(prepared, lane["kind"], lane["curve"])
+            lanes.append(
+                pb.Lane(
+                    kind=lane["kind"],
+                    title=lane["title"],
+                    device=lane["device"],
+                    queue=curve_message(slice_curve(curve, span.start_ns, span.end_ns, points)),
+                    queue_most=lane["most"],
+                    unit=lane.get("unit", ""),
+                )
+            )
         else:
             low, high = np.searchsorted(boxes.row, [row, row + lane["rows"]])
             lanes.append(_box_lane(lane, row, boxes, name, slice(int(low), int(high))))
@@ -137,18 +146,6 @@ def slice_timeline(
         names=[text_at(prepared, "text", index) for index in used],
         steps=step_marks(prepared, span),
         lanes=lanes,
-    )
-
-
-def _curve_lane(prepared: Prepared, lane: Mapping[str, Any], span: Span, points: int) -> pb.Lane:
-    curve = unpack(prepared, lane["kind"], lane["curve"])
-    return pb.Lane(
-        kind=lane["kind"],
-        title=lane["title"],
-        device=lane["device"],
-        queue=curve_message(slice_curve(curve, span.start_ns, span.end_ns, points)),
-        queue_most=lane["most"],
-        unit=lane.get("unit", ""),
     )
 
 

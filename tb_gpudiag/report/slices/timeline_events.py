@@ -220,7 +220,18 @@ def _links(shown: Shown, number: int, operator: bool) -> tuple[list[pb.EventLink
     here = np.flatnonzero(second == number)
     there = np.flatnonzero(first == number)
     if operator:
-        there = np.r_[there, _links_of_calls_in(prepared, number, first, kind)]
+        # Find the links from calls in an operator to the work that they launch.
+        after = np.flatnonzero((first > number) & (kind == LinkKind.LAUNCH))
+        after = after[np.argsort(first[after], kind="stable")[:MOST_CALLS]]
+        parent = np.asarray(prepared["span_parent"])
+        above = first[after].astype(np.int64)
+        inside = np.zeros(len(after), np.bool_)
+        open_ = np.arange(len(after))
+        while len(open_):
+            above[open_] = parent[above[open_]]
+            inside[open_] = above[open_] == number
+            open_ = open_[(above[open_] != NONE) & ~inside[open_]]
+        there = np.r_[there, after[inside].astype(np.int64)]
     index = np.r_[here, there]
     other = np.r_[first[here], second[there]].astype(np.int64)
     leads_here = np.arange(len(index)) < len(here)
@@ -235,20 +246,3 @@ def _links(shown: Shown, number: int, operator: bool) -> tuple[list[pb.EventLink
         if o in events
     ]
     return found, len(index) - len(found)
-
-
-def _links_of_calls_in(
-    prepared: Prepared, operator: int, first: npt.NDArray[Any], kind: npt.NDArray[Any]
-) -> Int64:
-    """Find the links from calls in an operator to the work that they launch."""
-    after = np.flatnonzero((first > operator) & (kind == LinkKind.LAUNCH))
-    after = after[np.argsort(first[after], kind="stable")[:MOST_CALLS]]
-    parent = np.asarray(prepared["span_parent"])
-    above = first[after].astype(np.int64)
-    inside = np.zeros(len(after), np.bool_)
-    open_ = np.arange(len(after))
-    while len(open_):
-        above[open_] = parent[above[open_]]
-        inside[open_] = above[open_] == operator
-        open_ = open_[(above[open_] != NONE) & ~inside[open_]]
-    return after[inside].astype(np.int64)

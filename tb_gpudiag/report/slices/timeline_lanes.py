@@ -210,7 +210,11 @@ def add_streams(lanes: Lanes, device: DeviceFacts, events: Events, communication
         some = work[chosen]
         start_ns, end_ns = events.start_ns[some], events.end_ns[some]
         names = name_index(events.name[some])
-        boxes = Boxes.of(_rows_for(start_ns, end_ns), start_ns, end_ns, names, kind[some], some)
+        # Row of each span, so that overlapping spans do not share one; start_ns is ascending.
+        open_before = np.arange(len(start_ns)) - np.searchsorted(np.sort(end_ns), start_ns, side="right")
+        boxes = Boxes.of(
+            np.clip(open_before, 0, MOST_ROWS_OF_STREAM - 1), start_ns, end_ns, names, kind[some], some
+        )
         lanes.add("stream", f"GPU {device.id} {title}", device.id, boxes)
 
 
@@ -231,15 +235,13 @@ def add_queues(lanes: Lanes, device: int, queues: Sequence[Queue], recording_sta
     most = sorted(own, key=lambda queue: -len(queue.call))[:MOST_QUEUES_OF_DEVICE]
     for queue in sorted(most[: MOST_QUEUES - len(lanes.curves)], key=lambda queue: queue.stream):
         title = f"GPU {device} stream {queue.stream} queue"
-        lanes.add_curve("queue", title, device, _queue_curve(queue, recording_start_ns))
-
-
-def _queue_curve(queue: Queue, recording_start_ns: int) -> Pyramid:
-    """Depth of the queue from the recording's start."""
-    time, depth = queue.depth
-    first = np.array([recording_start_ns])
-    empty = first[first < time[0]]
-    return build_pyramid(np.r_[empty, time], np.r_[np.zeros_like(empty), depth])
+        # Depth of the queue from the recording's start.
+        time, depth = queue.depth
+        first = np.array([recording_start_ns])
+        empty = first[first < time[0]]
+        lanes.add_curve(
+            "queue", title, device, build_pyramid(np.r_[empty, time], np.r_[np.zeros_like(empty), depth])
+        )
 
 
 def add_counters(lanes: Lanes, device: int, counters: Sequence[Counter]) -> None:
@@ -285,9 +287,3 @@ def thread_title(events: Events, thread: int, main_thread: int) -> str:
 def name_index(name: Int32) -> Int32:
     """Index of event names in the table of strings, where they follow the causes."""
     return (name + len(Cause)).astype(np.int32)
-
-
-def _rows_for(start_ns: Int64, end_ns: Int64) -> Int64:
-    """Row of each span, so that overlapping spans do not share one; start_ns is ascending."""
-    open_before = np.arange(len(start_ns)) - np.searchsorted(np.sort(end_ns), start_ns, side="right")
-    return np.clip(open_before, 0, MOST_ROWS_OF_STREAM - 1)

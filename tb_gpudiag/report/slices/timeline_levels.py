@@ -138,7 +138,11 @@ def build_levels(boxes: Boxes, rows: int) -> Levels:
     last = max(0, (span // (FEWEST_CELLS * FINEST_NS)).bit_length())
     done: list[tuple[Boxes, UInt8, int]] = []
     for level in range(1, last + 1):
-        join = _joins(alive, end, low, level)
+        # Mask of boxes that are merged with the box before them, shape (b - 1,).
+        bits = _FINEST_BITS + level - 1
+        small = end - alive.start_ns < 1 << bits
+        cell = (alive.start_ns - low) >> bits
+        join = small[1:] & small[:-1] & (cell[1:] == cell[:-1]) & (alive.row[1:] == alive.row[:-1])
         if not join.any():
             continue
         group = np.cumsum(np.r_[True, ~join]) - 1
@@ -149,18 +153,13 @@ def build_levels(boxes: Boxes, rows: int) -> Levels:
         first = np.flatnonzero(np.r_[True, ~join])
         end = np.maximum.reduceat(end, first)
         whole, won = _merge(alive.take(member), votes[member], np.cumsum(merged)[group[member]] - 1)
-        alive, birth, votes = _replace(alive.take(first), merged, whole), birth[first], votes[first]
+        columns = tuple(column.copy() for column in alive.take(first).columns)
+        for column, new in zip(columns, whole.columns, strict=True):
+            column[merged] = new
+        alive, birth, votes = Boxes(*columns), birth[first], votes[first]
         birth[merged], votes[merged] = level, won
     done.append((alive, birth, last + 1))
     return _indexed(done, rows, last)
-
-
-def _joins(alive: Boxes, end: Int64, low: int, level: int) -> Bool:
-    """Mask of boxes that are merged with the box before them, shape (b - 1,)."""
-    bits = _FINEST_BITS + level - 1
-    small = end - alive.start_ns < 1 << bits
-    cell = (alive.start_ns - low) >> bits
-    return small[1:] & small[:-1] & (cell[1:] == cell[:-1]) & (alive.row[1:] == alive.row[:-1])
 
 
 def _merge(members: Boxes, votes: Int64, group: Int64) -> tuple[Boxes, Int64]:
@@ -193,13 +192,6 @@ def _merge(members: Boxes, votes: Int64, group: Int64) -> tuple[Boxes, Int64]:
         np.add.reduceat(members.count, first),
     )
     return merged, lead
-
-
-def _replace(boxes: Boxes, where: Bool, others: Boxes) -> Boxes:
-    columns = tuple(column.copy() for column in boxes.columns)
-    for column, new in zip(columns, others.columns, strict=True):
-        column[where] = new
-    return Boxes(*columns)
 
 
 def _indexed(done: list[tuple[Boxes, UInt8, int]], rows: int, last: int) -> Levels:

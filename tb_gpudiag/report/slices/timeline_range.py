@@ -134,11 +134,29 @@ def range_statistics(prepared: Prepared, start_us: float | None, end_us: float |
     self_ns = _self_ns(host, host_ns, prepared)
     is_call = np.isin(host.kind, np.array(CALL_CATEGORIES, np.uint8))
     is_operator = host.kind == Category.CPU_OP
+    lane = shown.lane_of_row[host.row] if len(host) else np.zeros(0, np.int64)
+    time_ns = np.zeros((len(shown.lanes), int(max(Category)) + 1), np.int64)
+    np.add.at(time_ns, (lane, host.kind), self_ns)
+    found = []
+    for at, each in enumerate(shown.lanes):
+        if each["kind"] != "thread":
+            continue
+        calls = int(time_ns[at, list(CALL_CATEGORIES)].sum())
+        found.append(
+            pb.ThreadRange(
+                title=each["title"],
+                operators_us=time_ns[at, Category.CPU_OP] / NS_PER_US,
+                calls_us=calls / NS_PER_US,
+                python_us=time_ns[at, Category.PYTHON_FUNCTION] / NS_PER_US,
+                annotations_us=time_ns[at, Category.USER_ANNOTATION] / NS_PER_US,
+                nothing_us=(high - low - int(time_ns[at].sum())) / NS_PER_US,
+            )
+        )
     return pb.RangeStatistics(
         start_us=low / NS_PER_US,
         end_us=high / NS_PER_US,
         devices=[_device(shown, chain, work, low, high) for chain in shown.meta["chains"]],
-        threads=_threads(shown, host, self_ns, low, high),
+        threads=found,
         operators=_by_name(shown, host, is_operator, self_ns, host_ns),
         calls=_by_name(shown, host, is_call, self_ns, host_ns),
         kernels=_by_name(shown, work, np.ones(len(work), np.bool_), work_ns, work_ns),
@@ -196,28 +214,6 @@ def _exposed(work: Boxes, low: int, high: int) -> tuple[int, int]:
     communicating = subtract(busy(communication), computing)
     copying = subtract(subtract(busy(copies), computing), communicating)
     return communicating.total, copying.total
-
-
-def _threads(shown: Shown, host: Boxes, self_ns: Int64, low: int, high: int) -> list[pb.ThreadRange]:
-    lane = shown.lane_of_row[host.row] if len(host) else np.zeros(0, np.int64)
-    time_ns = np.zeros((len(shown.lanes), int(max(Category)) + 1), np.int64)
-    np.add.at(time_ns, (lane, host.kind), self_ns)
-    found = []
-    for at, each in enumerate(shown.lanes):
-        if each["kind"] != "thread":
-            continue
-        calls = int(time_ns[at, list(CALL_CATEGORIES)].sum())
-        found.append(
-            pb.ThreadRange(
-                title=each["title"],
-                operators_us=time_ns[at, Category.CPU_OP] / NS_PER_US,
-                calls_us=calls / NS_PER_US,
-                python_us=time_ns[at, Category.PYTHON_FUNCTION] / NS_PER_US,
-                annotations_us=time_ns[at, Category.USER_ANNOTATION] / NS_PER_US,
-                nothing_us=(high - low - int(time_ns[at].sum())) / NS_PER_US,
-            )
-        )
-    return found
 
 
 def _by_name(shown: Shown, boxes: Boxes, chosen: Bool, self_ns: Int64, total_ns: Int64) -> list[pb.NamedTime]:

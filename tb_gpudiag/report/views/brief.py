@@ -60,27 +60,23 @@ def _blocks(document: Document) -> Iterator[_Block]:
         yield _Block(0, f"{document.overview.title}:")
         yield from (_Block(3, row) for row in _rows(document.overview))
     for view in document.reports[:1]:
-        yield from _report(view)
+        headline = f"{view.headline}. " if view.headline else ""
+        yield _Block(0, _line(f"{view.heading}: {view.about}"))
+        yield _Block(0, _line(f"{headline}{view.verdict}"))
+        yield from (_Block(4, _line(figures)) for figures in view.figures)
+        cards = [card for section in view.sections if isinstance(section, Findings) for card in section.cards]
+        for card in cards[:_MOST_CARDS]:
+            yield from _finding(card)
+        if not cards:
+            yield from (_Block(1, section.none) for section in view.sections if isinstance(section, Findings))
+        yield from _plan(view)
+        yield from _not_recorded(view)
+        if cards[_MOST_CARDS:]:
+            names = "; ".join(f"{card.rule} {card.title}" for card in cards[_MOST_CARDS:])
+            yield _Block(3, _line(f"More findings: {names}"))
     if document.commands:
         said = " ".join(f"`{command.line}` {command.does}" for command in document.commands)
         yield _Block(2, f"Next: {said}")
-
-
-def _report(view: ReportView) -> Iterator[_Block]:
-    headline = f"{view.headline}. " if view.headline else ""
-    yield _Block(0, _line(f"{view.heading}: {view.about}"))
-    yield _Block(0, _line(f"{headline}{view.verdict}"))
-    yield from (_Block(4, _line(figures)) for figures in view.figures)
-    cards = [card for section in view.sections if isinstance(section, Findings) for card in section.cards]
-    for card in cards[:_MOST_CARDS]:
-        yield from _finding(card)
-    if not cards:
-        yield from (_Block(1, section.none) for section in view.sections if isinstance(section, Findings))
-    yield from _plan(view)
-    yield from _not_recorded(view)
-    if cards[_MOST_CARDS:]:
-        names = "; ".join(f"{card.rule} {card.title}" for card in cards[_MOST_CARDS:])
-        yield _Block(3, _line(f"More findings: {names}"))
 
 
 def _finding(card: FindingCard) -> Iterator[_Block]:

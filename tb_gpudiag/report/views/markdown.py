@@ -12,7 +12,6 @@ from tb_gpudiag.report.views.document import (
     Account,
     Column,
     Document,
-    FindingCard,
     Findings,
     Item,
     Kind,
@@ -75,25 +74,21 @@ def _findings(section: Findings) -> Iterator[str]:
     if not section.cards:
         yield text(section.none)
     for card in section.cards:
-        yield from _finding(card)
-
-
-def _finding(card: FindingCard) -> Iterator[str]:
-    yield f"#### {card.number}. {card.severity} {text(card.rule)} {text(card.name)}: {text(card.title)}"
-    yield ""
-    yield text(card.summary)
-    yield ""
-    for fact in card.facts:
-        yield f"- {_item(fact)}"
-    for place in card.places:
-        yield f"- {place.preposition} {code(place.place)} {text(place.cost)}".rstrip()
-    yield ""
-    if card.fix:
-        yield f"**Fix.** {text(card.fix)}"
-    yield from _code_block(card.code)
-    if card.url:
-        yield from ["", f"<{card.url}>"]
-    yield ""
+        yield f"#### {card.number}. {card.severity} {text(card.rule)} {text(card.name)}: {text(card.title)}"
+        yield ""
+        yield text(card.summary)
+        yield ""
+        for fact in card.facts:
+            yield f"- {_item(fact)}"
+        for place in card.places:
+            yield f"- {place.preposition} {code(place.place)} {text(place.cost)}".rstrip()
+        yield ""
+        if card.fix:
+            yield f"**Fix.** {text(card.fix)}"
+        yield from _code_block(card.code)
+        if card.url:
+            yield from ["", f"<{card.url}>"]
+        yield ""
 
 
 def _lines(section: Lines) -> Iterator[str]:

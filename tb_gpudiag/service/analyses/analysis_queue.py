@@ -291,7 +291,10 @@ class AnalysisQueue:
             else:
                 self._fail(analysis, analysis.stopped or failure or _lost(draft))
         if analysis.stopped is None and analysis.state == "failed":
-            _log_last_output(analysis)
+            text = analysis.child.last_output.decode("utf-8", "replace")
+            shown = "".join(c if c.isprintable() or c == "\n" else "?" for c in text).strip()
+            if shown and analysis.error is not None:
+                logger.warning("gpudiag: %s The last output of the process:\n%s", analysis.error.what, shown)
 
     def _answer(self, analysis: _Analysis, task: Task) -> tuple[str, GpudiagError | None]:
         """Have the process do the task. Return the draft with the result, and why there is none."""
@@ -345,19 +348,16 @@ class AnalysisQueue:
 
     def _fail(self, analysis: _Analysis, error: GpudiagError) -> None:
         if isinstance(error, NoAnswer) and self._analyses.get(analysis.key) is analysis:
-            self._try_again(analysis, error)
+            # Queue an analysis again, because its store may answer later.
+            pause_s = _pause_s(analysis)
+            analysis.state, analysis.progress, analysis.stopped, analysis.report = "queued", 0.0, None, b""
+            analysis.child = Child(self._module)
+            analysis.stage = f"{error}. It is tried again after {pause_s:g} s."
+            analysis.not_before_s = time.monotonic() + pause_s
+            self._tell(analysis)
             return
         analysis.state, analysis.error, analysis.ended_s = "failed", error, time.monotonic()
         analysis.failures += isinstance(error, ProcessFailed)
-        self._tell(analysis)
-
-    def _try_again(self, analysis: _Analysis, error: NoAnswer) -> None:
-        """Queue an analysis again, because its store may answer later."""
-        pause_s = _pause_s(analysis)
-        analysis.state, analysis.progress, analysis.stopped, analysis.report = "queued", 0.0, None, b""
-        analysis.child = Child(self._module)
-        analysis.stage = f"{error}. It is tried again after {pause_s:g} s."
-        analysis.not_before_s = time.monotonic() + pause_s
         self._tell(analysis)
 
 
@@ -397,10 +397,3 @@ def _lost(draft: str) -> ProcessFailed:
         where=draft,
         remedy="Another program may delete files there: set GPUDIAG_CACHE_DIR to another directory.",
     )
-
-
-def _log_last_output(analysis: _Analysis) -> None:
-    text = analysis.child.last_output.decode("utf-8", "replace")
-    shown = "".join(c if c.isprintable() or c == "\n" else "?" for c in text).strip()
-    if shown and analysis.error is not None:
-        logger.warning("gpudiag: %s The last output of the process:\n%s", analysis.error.what, shown)

@@ -102,7 +102,10 @@ def _on_cluster(
     else:
         lost = "it closed the connection"
     finally:
-        _close(client)
+        try:
+            client.close(timeout=2)
+        except Exception:  # it may be gone
+            pass
     for file in waiting.values():
         yield Digested(file, None, _scheduler_lost(file, address, lost))
 
@@ -172,10 +175,3 @@ def _scheduler_lost(file: TraceFile, address: str, reason: str) -> ProcessFailed
         where=file.path,
         remedy="start it again and run the command again",
     )
-
-
-def _close(client: Any) -> None:
-    try:
-        client.close(timeout=2)
-    except Exception:  # it may be gone
-        pass

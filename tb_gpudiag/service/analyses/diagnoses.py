@@ -168,20 +168,16 @@ def _digest_trace(file: TraceFile, progress: Progress) -> AnalyzedTrace:
     if file.kind in ("hang", "clock"):
         digest, is_final = diagnose_trace(file, progress).digest, True
     else:
-        digest, is_final = _only_digest(file, progress)
+        # The digest of a trace, without the parts of its report that no digest has, and whether it is
+        # final.
+        from tb_gpudiag.digest.build_digest import build_digest
+        from tb_gpudiag.report.building.build import build_essentials
+        from tb_gpudiag.report.diagnosis import read_facts
+
+        facts = read_facts(file, progress)
+        report = build_essentials(facts, file)
+        digest, is_final = build_digest(facts, report, file), report.trace.status != pb.TraceInfo.WRITING
     return AnalyzedTrace(make_digest=lambda: digest, is_final=is_final)
-
-
-def _only_digest(file: TraceFile, progress: Progress) -> tuple[Digest, bool]:
-    """Return the digest of a trace, without the parts of its report that no digest has, and whether it is
-    final."""
-    from tb_gpudiag.digest.build_digest import build_digest
-    from tb_gpudiag.report.building.build import build_essentials
-    from tb_gpudiag.report.diagnosis import read_facts
-
-    facts = read_facts(file, progress)
-    report = build_essentials(facts, file)
-    return build_digest(facts, report, file), report.trace.status != pb.TraceInfo.WRITING
 
 
 def _prepared(facts: Facts) -> Mapping[str, Any]:
@@ -198,7 +194,11 @@ def _prepared(facts: Facts) -> Mapping[str, Any]:
 
 def _diagnosis_in(found: Unpacked, file: TraceFile, origin: str) -> Diagnosis:
     """Return the diagnosis in another user's entry of this trace, with this user's names for the trace."""
-    state = from_json(_unzipped(found.report_gz).decode("utf-8"), pb.ReportState)
+    unpacker = zlib.decompressobj(wbits=31)
+    unpacked = unpacker.decompress(found.report_gz, _MOST_REPORT_BYTES)
+    if not unpacker.eof:
+        raise ValueError("too large, or cut off")
+    state = from_json(unpacked.decode("utf-8"), pb.ReportState)
     if state.state != pb.ReportState.ready:
         raise ValueError("not a diagnosis")
     name_file(state.report.trace, file)
@@ -237,14 +237,6 @@ KINDS: Final[Mapping[str, ResultKind[Any]]] = {kind.name: kind for kind in (DIAG
 def zipped(message: Message) -> bytes:
     """Return the message as gzipped JSON."""
     return gzip.compress(to_json(message).encode("utf-8"), mtime=0)
-
-
-def _unzipped(content: bytes) -> bytes:
-    unpacker = zlib.decompressobj(wbits=31)
-    unpacked = unpacker.decompress(content, _MOST_REPORT_BYTES)
-    if not unpacker.eof:
-        raise ValueError("too large, or cut off")
-    return unpacked
 
 
 def obtain(

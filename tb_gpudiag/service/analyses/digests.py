@@ -89,18 +89,14 @@ def digest_all(
             todo.append(file)
         else:
             yield Digested(file, found.digest)
-    yield from _digest_others(todo, processes, apart)
-
-
-def _digest_others(files: Sequence[TraceFile], processes: int | None, apart: bool) -> Iterator[Digested]:
-    count = min(processes or _room(files), len(files))
+    count = min(processes or _room(todo), len(todo))
     if count > 1:
-        yield from _Processes(files, count).run()
+        yield from _Processes(todo, count).run()
     elif apart:
-        yield from (outcome(file, digest_apart(file)) for file in files)
+        yield from (outcome(file, digest_apart(file)) for file in todo)
     elif count:
         guard = limit_here()
-        yield from (outcome(file, digest_content(file, guard)) for file in files)
+        yield from (outcome(file, digest_content(file, guard)) for file in todo)
 
 
 class _Processes:

@@ -6,7 +6,7 @@ Scans of the log directory and changes of analyses update the lists. Pages ask f
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 
 from tb_gpudiag.errors import GpudiagError
 from tb_gpudiag.report import report_pb2 as pb
@@ -117,10 +117,19 @@ class Overview:
         """Take over a scan, and look for results that are there already. Runs on the scanning thread."""
         before = self._listed.entries
         changed = {id_ for id_, entry in snapshot.entries.items() if before.get(id_) is not entry}
-        keys = self._keys_of(snapshot, changed)
+        # The key of each trace, by id. changed: ids of traces that are new or have changed.
+        keys = {
+            id_: diagnosis_key(entry) if id_ in changed else self._keys[id_]
+            for id_, entry in snapshot.entries.items()
+        }
         ids = _by_key(keys)
         there = self._cache.keys()
-        found = self._found(ids, there)
+        # The summary of each key, or None if there is no result. Empty keys are left out.
+        found = {
+            key: self._summaries.get(key) or (self._summary(key) if key in there else None)
+            for key in ids
+            if key
+        }
         runs = by_run(snapshot.entries.values())
         jobs = self._found_jobs(runs, there, lambda entry: found.get(keys[entry.id]))
         with self._lock:  # an analysis may have finished meanwhile
@@ -133,27 +142,15 @@ class Overview:
             self._listing.remove(before.keys() - snapshot.entries.keys())
             self._listing.change(id_ for id_ in snapshot.entries if id_ in changed)
             self._listing.touch()  # the problems may have changed
-            self._update_runs(snapshot, runs, jobs)
+            # Take over the runs of a scan, and the jobs that were found. The lock is held.
+            kept = snapshot.entries.keys() - {e.id for run in self._runs.changed_in(runs) for e in runs[run]}
+            others = {id_: job for id_, job in self._jobs.items() if id_ in kept}
+            self._runs.update(runs)
+            self._runs.change(snapshot.entries[id_].file.run for id_ in jobs if id_ not in others)
+            self._jobs = {**jobs, **others}
             self._runs.change(snapshot.entries[id_].file.run for key in new for id_ in ids[key])
         missing = [key for key in summaries if not summaries[key]]
         self._sharing.look_for({key: snapshot.entries[ids[key][0]].file for key in missing})
-
-    def _update_runs(
-        self, snapshot: Snapshot, runs: dict[str, list[TraceEntry]], jobs: Mapping[str, Mapping[str, str]]
-    ) -> None:
-        """Take over the runs of a scan, and the jobs that were found. The lock is held."""
-        kept = snapshot.entries.keys() - {e.id for run in self._runs.changed_in(runs) for e in runs[run]}
-        others = {id_: job for id_, job in self._jobs.items() if id_ in kept}
-        self._runs.update(runs)
-        self._runs.change(snapshot.entries[id_].file.run for id_ in jobs if id_ not in others)
-        self._jobs = {**jobs, **others}
-
-    def _keys_of(self, snapshot: Snapshot, changed: Container[str]) -> dict[str, str]:
-        """Return the key of each trace, by id. changed: ids of traces that are new or have changed."""
-        return {
-            id_: diagnosis_key(entry) if id_ in changed else self._keys[id_]
-            for id_, entry in snapshot.entries.items()
-        }
 
     def ready(self, key: str, entry: CacheEntry) -> None:
         """Note that there is a result, and share it."""
@@ -242,14 +239,6 @@ class Overview:
         if entry.record is not None:
             return entry.record.summary
         return self._summaries.get(self._keys.get(entry.id, ""))
-
-    def _found(self, keys: Iterable[str], there: Container[str]) -> dict[str, dict[str, str] | None]:
-        """Return the summary of each key, or None if there is no result. Empty keys are left out."""
-        return {
-            key: self._summaries.get(key) or (self._summary(key) if key in there else None)
-            for key in keys
-            if key
-        }
 
     def _found_jobs(
         self,

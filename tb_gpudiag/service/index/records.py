@@ -209,7 +209,22 @@ def _record(run: str, step: int, wall_s: float, content: bytes) -> Record | None
         parts = ("record", shown, info.worker, span or str(step))
         id_ = _hash("\0".join(parts).encode("utf-8", "surrogateescape"))
         time_ns = int(span) if len(span) == _DIGITS_OF_NS else wall_ns
-        row = _record_row(report)
+        row = row_with(
+            report.findings,
+            run=report.trace.run,
+            kind="record",
+            worker=report.trace.worker,
+            ranks=1,
+            recordings=1,
+            step_us=report.step_time.median_us,
+            low_step_us=report.step_time.low_us,
+            high_step_us=report.step_time.high_us,
+            busy_share=report.verdict.busy_share,
+            account=_account(report),
+            limiter=report.verdict.limiter,
+            sentence=report.verdict.sentence,
+            memory_share=memory_share(report.memory),
+        )
         row.time_s = time_ns / 1e9
         state = to_json(pb.ReportState(state="ready", progress=1.0, report=report))
         summary = {
@@ -223,25 +238,6 @@ def _record(run: str, step: int, wall_s: float, content: bytes) -> Record | None
         return None
     file = TraceFile(info.path, shown, info.worker, span, len(content), wall_ns, _hash(content))
     return Record(id_, file, gzip.compress(state.encode("utf-8", "replace"), mtime=0), summary, time_ns)
-
-
-def _record_row(report: pb.Report) -> pb.RunRow:
-    return row_with(
-        report.findings,
-        run=report.trace.run,
-        kind="record",
-        worker=report.trace.worker,
-        ranks=1,
-        recordings=1,
-        step_us=report.step_time.median_us,
-        low_step_us=report.step_time.low_us,
-        high_step_us=report.step_time.high_us,
-        busy_share=report.verdict.busy_share,
-        account=_account(report),
-        limiter=report.verdict.limiter,
-        sentence=report.verdict.sentence,
-        memory_share=memory_share(report.memory),
-    )
 
 
 def _account(report: pb.Report) -> list[pb.CauseTime]:

@@ -18,6 +18,13 @@ WORK_CODES: Final = 8
 def run_row(digest: Digest) -> pb.RunRow:
     about = digest.about
     step = digest.step_time
+    # Codes of the costliest operators with their input shapes, none if no shapes were recorded.
+    table = digest.kernels
+    spent: Counter[str] = Counter()
+    columns = (texts(table, "operator"), texts(table, "shapes"), numbers(table, "time_ns").tolist())
+    for operator, shapes, time_ns in zip(*columns, strict=True):
+        if operator and any(map(str.isdigit, shapes)):
+            spent[f"{operator} {shapes}"] += time_ns
     return row_with(
         digest.findings,
         run=about.run,
@@ -35,19 +42,8 @@ def run_row(digest: Digest) -> pb.RunRow:
         limiter=about.limiter,
         sentence=about.sentence,
         memory_share=memory_share(about.memory),
-        work=_work(digest),
+        work=sorted(crc32(work.encode(errors="surrogatepass")) for work, _ in spent.most_common(WORK_CODES)),
     )
-
-
-def _work(digest: Digest) -> list[int]:
-    """Return codes of the costliest operators with their input shapes, none if no shapes were recorded."""
-    table = digest.kernels
-    spent: Counter[str] = Counter()
-    columns = (texts(table, "operator"), texts(table, "shapes"), numbers(table, "time_ns").tolist())
-    for operator, shapes, time_ns in zip(*columns, strict=True):
-        if operator and any(map(str.isdigit, shapes)):
-            spent[f"{operator} {shapes}"] += time_ns
-    return sorted(crc32(work.encode(errors="surrogatepass")) for work, _ in spent.most_common(WORK_CODES))
 
 
 def job_row(job: pb.JobReport, of_ranks: Sequence[pb.RunRow]) -> pb.RunRow:

@@ -57,7 +57,9 @@ class Listing:
             self._numbers.append(self.number)
             self._ids.append(id_)
         if len(self._ids) > 2 * len(self._of_id) + MOST_REMOVED:
-            self._compact()
+            kept = [at for at, id_ in enumerate(self._ids) if self._of_id.get(id_) == self._numbers[at]]
+            self._numbers = [self._numbers[at] for at in kept]
+            self._ids = [self._ids[at] for at in kept]
 
     def remove(self, ids: Iterable[str]) -> None:
         """Note that these ids are gone."""
@@ -92,11 +94,6 @@ class Listing:
                 return ListChanges(changed, removed, self._of_id[changed[-1]], whole, more=True)
             changed.append(self._ids[at])
         return ListChanges(changed, removed, self.number, whole, more=False)
-
-    def _compact(self) -> None:
-        kept = [at for at, id_ in enumerate(self._ids) if self._of_id.get(id_) == self._numbers[at]]
-        self._numbers = [self._numbers[at] for at in kept]
-        self._ids = [self._ids[at] for at in kept]
 
 
 # Rows in one answer: a quarter of a megabyte, before compression.
@@ -239,15 +236,13 @@ def newest_analyzed(
 
 def of_several_ranks(traces: Sequence[TraceEntry], newest: TraceEntry) -> bool:
     """Return whether a run has traces of several workers, which may be the ranks of a job."""
-    return _kind(newest) == "trace" and len(_workers(traces, newest)) > 1
+    return (newest.file.kind if newest.record is None else "record") == "trace" and len(
+        _workers(traces, newest)
+    ) > 1
 
 
 def _workers(traces: Sequence[TraceEntry], newest: TraceEntry) -> Counter[str]:
     return Counter(trace.file.worker for trace in traces if trace.file.kind == newest.file.kind)
-
-
-def _kind(entry: TraceEntry) -> str:
-    return entry.file.kind if entry.record is None else "record"
 
 
 def _row_in(found: Mapping[str, str] | None) -> str:

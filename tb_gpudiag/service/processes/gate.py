@@ -39,7 +39,13 @@ def ask_apart(
     memory_limit_bytes = of_this_process(command_memory_limit_bytes())
     limits = {"memory_limit_bytes": memory_limit_bytes, "time_limit_s": limit_s, "below": os.getcwd()}
     try:
-        for answer in _child(module).messages(request | limits, limit_s):
+        environment, child = vars(kept).get(module, ({}, None))
+        if child is None or environment != os.environ:
+            if child is not None:
+                child.stop()
+            child = Child(module, nice=0, idle_s=_IDLE_S)
+            vars(kept)[module] = {**os.environ}, child
+        for answer in child.messages(request | limits, limit_s):
             if answer.kind is MessageKind.PROGRESS:
                 progress(answer.fields["share"], answer.fields["stage"])
     except TimeoutError:
@@ -53,16 +59,6 @@ def ask_apart(
             remedy="check whether this machine is out of memory",
         ) from ended
     return answer
-
-
-def _child(module: str) -> Child:
-    environment, child = vars(kept).get(module, ({}, None))
-    if child is None or environment != os.environ:
-        if child is not None:
-            child.stop()
-        child = Child(module, nice=0, idle_s=_IDLE_S)
-        vars(kept)[module] = {**os.environ}, child
-    return child
 
 
 def limit_here() -> AnalysisLimit:

@@ -144,7 +144,12 @@ def slice_call_details(
         nodes = np.flatnonzero(row.nodes & (weights.calls > 0))
         own_ns = gpu_ns if gpu_ns[nodes].any() else weights.host_ns
         _add_stacks(found, data, nodes, own_ns, gpu_ns=gpu_ns)
-        inside = _inside(data, nodes)
+        # Mask of the cells whose work was launched in the calls of these nodes.
+        number = len(data.prepared["call_parent"])
+        depth = summed(nodes, 1, number + 1)
+        np.add.at(depth, data.array("call_last")[nodes], -1)
+        below = np.r_[np.cumsum(depth)[:number] > 0, False]  # one more, so that NONE is not below
+        inside = below[data.array("cell_node")] & (data.weights.cell_count > 0)
         parts, found.more_kernels = _parts(data, data.array("cell_name").astype(np.int64), inside)
         _add_shapes(found, data, nodes)
         _add_neighbors(found, data, nodes)
@@ -169,15 +174,6 @@ def _kernel_row(data: CallData, group: str, key: int) -> _Row:
     if not cells.any():
         raise UsageError("There is no such row.", where="key")
     return _Row(np.zeros(0, np.bool_), cells & (data.weights.cell_count > 0))
-
-
-def _inside(data: CallData, nodes: Int64) -> Bool:
-    """Mask of the cells whose work was launched in the calls of these nodes."""
-    number = len(data.prepared["call_parent"])
-    depth = summed(nodes, 1, number + 1)
-    np.add.at(depth, data.array("call_last")[nodes], -1)
-    below = np.r_[np.cumsum(depth)[:number] > 0, False]  # one more, so that NONE is not below
-    return below[data.array("cell_node")] & (data.weights.cell_count > 0)
 
 
 def _add_stacks(found: pb.CallDetails, data: CallData, nodes: Int64, by_ns: Int64, *, gpu_ns: Int64) -> None:

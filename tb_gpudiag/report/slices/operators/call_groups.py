@@ -213,17 +213,11 @@ def node_keys(data: CallData, group: str, kind: str) -> Int64:
     elif group == "module":
         key = _module_names(data, data.array("call_module"))
     else:
-        key = name * _several(data) + (_shapes(data) if group == "shapes" else _stacks(data))
+        # More than there are shapes or stacks.
+        key = name * (len(data.prepared["call_code"]) + len(data.prepared["call_text_first"]) + 1) + (
+            (data.array("call_shapes").astype(np.int64) + 1) if group == "shapes" else _stacks(data)
+        )
     return np.where(of_kind(data, kind), key, NONE)
-
-
-def _several(data: CallData) -> int:
-    """More than there are shapes or stacks."""
-    return len(data.prepared["call_code"]) + len(data.prepared["call_text_first"]) + 1
-
-
-def _shapes(data: CallData) -> Int64:
-    return data.array("call_shapes").astype(np.int64) + 1
 
 
 def _stacks(data: CallData) -> Int64:
