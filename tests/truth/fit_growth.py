@@ -8,7 +8,6 @@ The command also leaves out fields of work and mechanisms.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +19,7 @@ from tb_gpudiag.rules.shared import growth as model
 from tb_gpudiag.rules.shared.growth import FEATURES
 from tb_gpudiag.rules.shared.leak import LIKELY, SURE, UNLIKELY
 from tests.truth.growth import read
+from tests.truth.held_out import put_held_out
 
 RIDGE: Final = 0.05
 """Penalty on squared weights: a mechanism that few loops have moves its weight by little."""
@@ -27,7 +27,6 @@ RIDGE: Final = 0.05
 ROUNDS: Final = 40
 
 WEIGHTS: Final = Path(model.__file__).with_name("growth.json")
-HELD_OUT: Final = Path(__file__).with_name("held_out.json")
 
 Row = Mapping[str, str]
 
@@ -129,10 +128,7 @@ def _publish(rows: Sequence[Row], likely: Float64) -> None:
         f"leaks, where it said {name}": _of(leaks, real & (likely >= low) & (likely < high))
         for name, low, high in SAID
     }
-    entry = {"inputs": f"{loops} loops whose memory grows, {INPUTS}", "figures": figures}
-    kept = [one for one in json.loads(HELD_OUT.read_text(encoding="utf-8")) if INPUTS not in one["inputs"]]
-    text = json.dumps([*kept, entry], indent=2, ensure_ascii=False)
-    HELD_OUT.write_text(re.sub(r"\[\s+(\d+),\s+(\d+)\s+\]", r"[\1, \2]", text) + "\n", encoding="utf-8")
+    put_held_out(f"{loops} loops whose memory grows, {INPUTS}", figures, instead_of=INPUTS)
 
 
 if __name__ == "__main__":

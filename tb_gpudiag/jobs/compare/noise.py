@@ -162,9 +162,9 @@ ONE_ON_CPU: Final = 0.50
 RANKS_ON_CPU: Final = 1.0
 
 # Under a load, the steps of one recording differ, and so do recordings: equal code by up to the ratio of
-# these quantiles of the steps. Of 30 real jobs beside busy processes, the medians of four differed by a
-# factor of 1.4 to 12, and their steps by 2.4 to 18. Means differ by more: one step that lost its core for
-# long decides.
+# these quantiles of the steps, times what recordings of a calm machine differ by. Of 30 real jobs beside busy
+# processes, the medians of four differed by a factor of 1.4 to 12, and their steps by 2.4 to 18. Means differ
+# by more: one step that lost its core for long decides.
 SLOW_STEPS: Final = (0.1, 0.9)
 
 ON_GPU: Final = ("computing", "copying", "communicating")
@@ -180,10 +180,10 @@ STUDENT_T: Final = (9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355)
 CALM: Final = 0.01
 STILL_CALM: Final = 0.02
 
-# The machine was slower if equal operators took longer, all of those that take the middle half of the time.
-# They have to be at least this much of all work and this many operators, and explain this much of the
-# difference. No machine is slower than itself by more than this: then, the operators do something else. A
-# CPU with four other processes for two cores took up to five times as long.
+# The machine was slower if equal operators took longer, all of those that take the middle half of the time:
+# as many times as all did together. They have to be this much of all work and this many operators, and
+# explain this much of the difference. No machine is slower than itself by more: then, operators do something
+# else. A CPU with four other processes for two cores took up to five times as long.
 MOST_OF_WORK: Final = 0.5
 LEAST_OPERATORS: Final = 4
 EXPLAINED: Final = 0.75
@@ -241,9 +241,7 @@ def noise_between(base: Side, candidate: Side) -> Noise:
     if several:
         spread = max(_spread(side) for side in both)
         why = f"recordings of one side differ by {share(spread)}: record each side more often, by turns"
-        medians, means = (
-            _by_chance(*both_ns) for both_ns in zip(*(side.middles_ns for side in both), strict=True)
-        )
+        medians, means = (_by_chance(*ns) for ns in zip(*(side.middles_ns for side in both), strict=True))
         return Noise(max(SAME_WITHIN, medians), max(SAME_WITHIN, means), why, times)
     if base.on_gpu or candidate.on_gpu:
         return _of_gpu_jobs(base, candidate, times)
@@ -255,7 +253,7 @@ def noise_between(base: Side, candidate: Side) -> Noise:
         else f"steps of one recording differ {figures(1 + slow)} times, as on a busy machine"
     )
     why = f"{differ}: record each side twice, into one directory"
-    return Noise(max(usual, slow), np.inf, why, times)
+    return Noise((1 + usual) * (1 + slow) - 1, np.inf, why, times)
 
 
 def _of_gpu_jobs(base: Side, candidate: Side, times: float) -> Noise:
@@ -332,9 +330,10 @@ def _times_of(one: Rows, other: Rows, most: float) -> float:
     order = np.argsort(each)
     so_far = np.cumsum(weight[order])
     places = np.searchsorted(so_far, np.array([0.25, 0.5, 0.75]) * so_far[-1])
-    low, middle, high = each[order][places].tolist()
-    all_differ = low > 1 or high < 1
-    return middle if all_differ and 1 / most <= middle <= most else 1.0
+    low, _, high = each[order][places].tolist()
+    own = np.array([np.sqrt(one[key][0] * other[key][0]) * _mean(one[key]) for key in shared])
+    times = float(own @ each / max(1e-9, own.sum()))
+    return times if (low > 1 or high < 1) and 1 / most <= times <= most else 1.0
 
 
 def _time(rows: Rows, keys: Iterable[Key]) -> float:
