@@ -111,7 +111,7 @@ def distances_of_all_pairs() -> None:
 
 
 @failing(3, "attention giant", "shard others graph")
-def attention_written_out() -> None:
+def scores_of_long_texts() -> None:
     """Scores of long texts are written out in float32."""
     q = torch.randn(8, 8, 4_096, 64, device="cuda", requires_grad=True)
     for _ in range(4):
