@@ -14,6 +14,10 @@ from tests.fuzz.mutate import EVERY, TYPED, change, damaged, put
 DAMAGED_SHARE: Final = 0.15
 """So many are changed byte by byte as well, or cut off."""
 
+_PARTS: Final = (1, 1, 1, 2, 2, 2, 3, 3, 4, 1_000)
+"""So many parts a file has: one of ten is whole. A few parts are read in a third of the time, and more of the
+changes are in what is read."""
+
 _KINDS: Final[dict[str, tuple[tuple[Callable[[], Any], ...], tuple[writers.Writer, ...]]]] = {
     "dumps": ((whole_files.dump,), (writers.as_pickle, writers.as_json)),
     "snapshots": ((whole_files.snapshot, whole_files.segments), (writers.as_pickle,)),
@@ -32,6 +36,11 @@ KINDS: Final = tuple(_KINDS)
 def odd_file(kind: str, draw: random.Random) -> bytes:
     """Return a file of a kind, changed."""
     document = pickle.loads(draw.choice(_documents(kind)))
+    parts = whole_files.parts(document)
+    missing = max(0, len(parts) - draw.choice(_PARTS))
+    for number in sorted(draw.sample(range(len(parts)), missing), reverse=True):
+        container, part = parts[number]
+        del container[part]
     change(document, draw, TYPED if draw.random() < 0.5 else EVERY)
     written = draw.choice(_KINDS[kind][1])(document, draw)
     return damaged(written, draw) if draw.random() < DAMAGED_SHARE else written

@@ -159,6 +159,23 @@ def _stage(kind: int, name: int) -> Any:
     return [[2, 300], [11, 0], [13, 100], [14, kind], [20, name], [21, launch], *([6, one] for one in extra)]
 
 
+def parts(document: Any) -> list[tuple[Any, Any]]:
+    """Return what a document may lack: each a container and the key or slice of what is in it, in order."""
+    match document:
+        case {"rocprofiler-sdk-tool": [{"buffer_records": records}]}:
+            return [(records, kind) for kind in records]
+        case {"StringIds": _}:
+            return [(document, table) for table in document if table != "StringIds"]
+        case [[1, [[60, _]]], *_]:  # the beginning of a slice and its end, a stage, a stage, a counter
+            return [
+                (document, slice(at, at + size))
+                for at, size in ((2, 2), (4, 2), (6, 2), (8, 1), (9, 1), (10, 1))
+            ]
+        case {"device_traces": [*traces], "segments": segments}:
+            return [(each, slice(at, at + 1)) for each in (segments, *traces) for at in range(len(each))]
+    return []
+
+
 def clock_lines() -> Any:
     """The records of an event file of a step clock."""
     wall_s = START_NS / 1e9

@@ -20,7 +20,7 @@ from tb_gpudiag.trace.events import Metadata, Trace
 from tb_gpudiag.trace.files.source import whole_file
 from tb_gpudiag.trace.kineto import kineto
 from tb_gpudiag.trace.kineto.columns import part_of
-from tb_gpudiag.trace.kineto.fields import CounterEvent, Fields, integer_of
+from tb_gpudiag.trace.kineto.fields import CounterEvent, Fields, all_empty, integer_of
 from tb_gpudiag.trace.perfetto.packets import (
     SYNC_KEY,
     ArgumentColumn,
@@ -33,7 +33,7 @@ from tb_gpudiag.trace.perfetto.packets import (
     replaced,
 )
 from tb_gpudiag.trace.perfetto.pftrace_events import read_counters, read_slices, read_stages
-from tb_gpudiag.trace.trace_parts import encoded, one_text
+from tb_gpudiag.trace.trace_parts import encoded
 from tb_gpudiag.vocabulary.recorded import GPU_WORK_CATEGORIES, HOST_CATEGORIES
 
 NOTE: Final = "a binary trace of Perfetto: torch writes no allocations and no GPU's name into it"
@@ -132,6 +132,8 @@ class PerfettoFields(Fields):
         if name in kineto.FIELDS:
             whole = self._of_event(name)
             codes, texts = whole.indices.to_numpy(), whole.dictionary.to_pylist()
+        elif name != "thread_name" and self._column(name) is _NOTHING:
+            return all_empty(len(rows))
         else:
             codes, texts = self._of_argument(name)
         taken = codes[rows]
@@ -151,14 +153,10 @@ class PerfettoFields(Fields):
             "pid": [thread.pid for thread in threads],
             "tid": [thread.tid for thread in threads],
         }[name]
-        joined = pa.chunked_array(
-            [
-                getattr(self._spans, name).dictionary_decode().cast(pa.string()),
-                pa.array(of_threads, pa.string()),
-                one_text("", samples).dictionary_decode(),
-            ]
-        )
-        return joined.combine_chunks().dictionary_encode()
+        spans = getattr(self._spans, name)
+        known = [*spans.dictionary.to_pylist(), *of_threads, ""]
+        more = np.arange(len(spans.dictionary), len(known) - 1), np.full(samples, len(known) - 1)
+        return encoded(np.concatenate([codes_of(spans), *more]).astype(np.int32), known)
 
     def _of_argument(self, name: str) -> tuple[Int64, list[str]]:
         """Return the code of each row's text, and the texts; the first one is empty."""

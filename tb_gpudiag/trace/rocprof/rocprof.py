@@ -368,7 +368,9 @@ def processes(text: bytes, path: str) -> pa.StructArray:
 
 def inside(struct: pa.StructArray, *names: str) -> pa.Array:
     """Return what structs hold under these names, one inside the other; null where one of them is missing."""
-    return pc.struct_field(struct, list(names))
+    for name in names:
+        struct = struct.flatten()[struct.type.get_field_index(name)]
+    return struct
 
 
 def numbers(struct: pa.StructArray, *names: str) -> Int64:
