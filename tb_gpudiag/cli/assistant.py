@@ -37,6 +37,7 @@ FIRST_SCAN_S: Final = 10.0
 WAIT_S: Final = 40.0
 _ASK_AGAIN_S: Final = 0.1
 
+_NEXT: Final = "explain_finding(trace, finding), gaps(trace), kernels(trace), memory(trace)"
 _PAGE_CHARACTERS: Final = 3_000
 _LONGEST_TEXT: Final = 600
 _TIMELINE_PIXELS: Final = 2_000
@@ -108,7 +109,7 @@ class Assistant:
             ],
             "steps": len(report["steps"]),
             "unchecked": [rule["rule"] for rule in report["unchecked"]],
-            "next": "explain_finding(trace, finding), gaps(trace), kernels(trace), memory(trace)",
+            "next": next((f"{kind}(trace)" for kind in ("hang", "clock") if kind in report), _NEXT),
         }
         for part in ("mfu", "serving"):
             if part in report:

@@ -5,17 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import os
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tb_gpudiag.cli.assistant import Assistant
 from tb_gpudiag.cli.main import main
 from tb_gpudiag.report.diagnosis import diagnose_path
-from tb_gpudiag.service.index.roots import Root
-from tb_gpudiag.service.service import Service
-from tb_gpudiag.service.settings import Settings
 from tb_gpudiag.training.diagnosing import record_of
 from tests.builder import TraceBuilder
 
@@ -72,27 +67,3 @@ def test_copies_digests_and_records(trace: Path, tmp_path: Path, capsys: pytest.
     report = diagnose_path(str(trace))
     assert WITHHELD in report.trace.withheld
     assert_kept(record_of(report, report.steps))
-
-
-def test_answers_for_assistants_and_their_cache(trace: Path, tmp_path: Path, in_process: None) -> None:
-    cache = tmp_path / "cache"
-    with closing(Service([Root(str(trace.parent.parent))], Settings(cache))) as service:
-        assistant = Assistant(service, wait_s=60)
-        (row,) = assistant.list_runs()["traces"]
-        answer = assistant.diagnose(row["trace"])
-        assert WITHHELD in answer["credentials"]
-        asked = (assistant.kernels, assistant.launches, assistant.gaps, assistant.memory)
-        for found in (assistant.list_runs(), answer, *(ask(row["trace"]) for ask in asked)):
-            assert_kept(json.dumps(found))
-        for number in range(len(answer["findings"])):
-            assert_kept(json.dumps(assistant.explain_finding(row["trace"], number)))
-    files = [path for path in cache.rglob("*") if path.is_file()]
-    assert files
-    for path in files:
-        content = path.read_bytes()
-        assert_kept(content or b"empty")
-        for part in content.split(b"\x1f\x8b")[1:]:
-            try:
-                assert_kept(gzip.decompress(b"\x1f\x8b" + part) or b"empty")
-            except (OSError, EOFError):
-                continue  # those two bytes were no start of gzip

@@ -126,3 +126,13 @@ FILES: Final[dict[str, Callable[[Path], Path]]] = {
     "compile log": _compile_log,
 }
 """Write one into a folder, and return its path: of the clocks, that of their folder."""
+
+
+def with_trace(kind: str, folder: Path) -> None:
+    """Write a file of this kind, and beside a log of torch.compile the trace that it is about."""
+    if kind == "compile log":
+        main_thread = (trace := TraceBuilder()).thread()
+        main_thread.op("_compile.compile_inner (dynamo_timed)", at=10, us=900)
+        main_thread.op("Torch-Compiled Region: 0/1", at=920, us=400)
+        trace.write(folder)
+    FILES[kind](folder)

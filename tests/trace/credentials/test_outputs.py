@@ -36,8 +36,7 @@ from tb_gpudiag.report.views.text import document_text
 from tb_gpudiag.report.wire import to_json
 from tb_gpudiag.service.analyses.diagnoses import Diagnosis, diagnose_trace
 from tb_gpudiag.trace.files.find import TraceFile, find_traces
-from tests.builder import TraceBuilder
-from tests.trace.credentials.planted_files import FILES, SECRET
+from tests.trace.credentials.planted_files import FILES, SECRET, with_trace
 
 pytestmark = pytest.mark.slow
 
@@ -47,12 +46,7 @@ REMOVED = b"[removed]"
 @pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize("kind", FILES)
 def test_no_output_has_a_credential(kind: str, tmp_path: Path) -> None:
-    if kind == "compile log":
-        main_thread = (trace := TraceBuilder()).thread()
-        main_thread.op("_compile.compile_inner (dynamo_timed)", at=10, us=900)
-        main_thread.op("Torch-Compiled Region: 0/1", at=920, us=400)
-        trace.write(tmp_path)
-    FILES[kind](tmp_path)
+    with_trace(kind, tmp_path)
     found = find_traces(str(tmp_path))
     [file] = found.files or found.folders
     made = diagnose_trace(file)
