@@ -125,10 +125,9 @@ OLD_PLUGIN := torch-tb-profiler==0.4.3 pandas python-dateutil pytz six tzdata
 # What tests of Python need apart from the environment itself.
 FOR_PYTHON_TESTS := $(STATIC) .make/torch-tb-profiler .make/compiled-tests
 
-# Two phases, each on all cores: what downloads, next to what needs only Node.js; then what needs both.
+# What each of these needs is made first. The browser tests, one after the other, begin as soon as the page is built.
 test:
-	@$(MAKE) --no-print-directory -j3 lint-frontend test-frontend $(FOR_PYTHON_TESTS)
-	@$(MAKE) --no-print-directory -j3 FOR_PYTHON_TESTS= test-python test-browser lint-python
+	@$(MAKE) --no-print-directory -j4 test-browser test-python lint-python lint-frontend test-frontend
 
 test-torch: $(TORCH_FOLDER) $(STATIC)
 	$(WITH_TORCH) $(PYTEST) -m torch

@@ -5,7 +5,7 @@ import { afterEach, beforeEach, vi } from "vitest";
 import { usePage } from "./src/state/store";
 
 // The first view that is shown has to be loaded, which takes seconds on a busy machine.
-configure({ asyncUtilTimeout: 10_000 });
+configure({ asyncUtilTimeout: 60_000 });
 
 beforeEach(() => {
   usePage.setState(usePage.getInitialState());
