@@ -288,10 +288,7 @@ class Assistant:
     def clock(self, trace: str, first: int = 0) -> AnswerData:
         """Return what the step clocks of a run say: each rank's steps and phases, what got slower and since
         when, and what they recorded. trace: of the kind `clock`."""
-        report = self._report(trace)
-        if "clock" not in report:
-            raise UsageError("this is no step clock", remedy="list_runs() lists them, of the kind clock")
-        found = report["clock"]
+        found = self._part(trace, "clock", "step clock")
         answer = {
             "sentence": one_line(found["sentence"], 2 * _LONGEST_TEXT),
             "recordings": [
@@ -312,12 +309,7 @@ class Assistant:
 
     def hang(self, trace: str, first: int = 0) -> AnswerData:
         """Say which ranks hold up a job that hangs. trace: of the kind `hang`: dumps of a flight recorder."""
-        report = self._report(trace)
-        if "hang" not in report:
-            raise UsageError(
-                "this is no dump of a flight recorder", remedy="list_runs() lists them, of the kind hang"
-            )
-        found = report["hang"]
+        found = self._part(trace, "hang", "dump of a flight recorder")
         answer = {
             **{key: one_line(found[key], 2 * _LONGEST_TEXT) for key in ("why", "sentence", "advice")},
             "culprits": found["culprits"][:_MOST_ROWS],
@@ -330,6 +322,13 @@ class Assistant:
     def _report(self, trace: str) -> AnswerData:
         found: AnswerData = self._ready(lambda: self._service.report(trace))["report"]
         return found
+
+    def _part(self, trace: str, kind: str, name: str) -> AnswerData:
+        """Return the part of a report that only this kind of file has. Raises UsageError: it has none."""
+        report = self._report(trace)
+        if kind not in report:
+            raise UsageError(f"this is no {name}", remedy=f"list_runs() lists them, of the kind {kind}")
+        return dict(report[kind])
 
     def _slice(self, kind: str, trace: str, **values: float | str | None) -> AnswerData:
         """Return a slice of a trace. values: of SLICES, None by default."""

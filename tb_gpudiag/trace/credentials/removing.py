@@ -46,8 +46,6 @@ _REACH_BYTES: Final = 32 << 10
 # They take 0.5 µs a byte, and up to ten times as long where every word could announce a credential.
 _LEAST_LOOKED_AT_BYTES: Final = 512 << 10
 _SHARE_LOOKED_AT: Final = 0.02
-# Most of what readers return.
-_WITHOUT_TEXTS: Final = (int, float, np.ndarray, type(None))
 # More different names than this are counted together.
 _MOST_NAMES: Final = 1_000
 
@@ -157,7 +155,7 @@ class _Texts:
     def collect(self, value: Any) -> None:
         if isinstance(value, str):
             self.texts.add(value)
-        elif isinstance(value, _WITHOUT_TEXTS) or id(value) in self._seen:
+        elif isinstance(value, (int, float, np.ndarray)) or id(value) in self._seen:
             return
         elif isinstance(value, Mapping):
             for key, inner in value.items():
