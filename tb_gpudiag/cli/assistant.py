@@ -27,6 +27,8 @@ from tb_gpudiag.errors import GpudiagError, UsageError
 from tb_gpudiag.jobs.compare.promise import about_finding
 from tb_gpudiag.jobs.rules.every_rule import find_any_rule
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.views.brief import brief_text
+from tb_gpudiag.report.views.compose import compose
 from tb_gpudiag.report.wire import dump, from_json, to_dict
 from tb_gpudiag.service.analyses.task import Pending
 from tb_gpudiag.service.service import Service, UnknownTrace
@@ -119,6 +121,12 @@ class Assistant:
         if report["trace"]["withheld"]:
             answer["credentials"] = report["trace"]["withheld"]
         return fitted(answer, "findings", rows, first)
+
+    def brief(self, trace: str) -> AnswerData:
+        """Return one text of at most 800 tokens: verdict, findings with lines and code, the plan, and what was
+        not recorded. It is the text of `gpudiag diagnose --format brief`."""
+        report = from_json(dump(self._report(trace)), pb.Report)
+        return {"text": brief_text(compose([report])), "next": "explain_finding(trace, finding)"}
 
     def explain_finding(self, trace: str, finding: int) -> AnswerData:
         """Return a finding with its evidence, places, fix and time ranges."""

@@ -76,6 +76,7 @@ def server(assistant: Assistant, path: str) -> MCPServer[Any]:
     for answer in (
         assistant.list_runs,
         assistant.diagnose,
+        assistant.brief,
         assistant.explain_finding,
         assistant.explain_rule,
         assistant.gaps,

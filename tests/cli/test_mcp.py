@@ -18,6 +18,7 @@ from tb_gpudiag.cli.assistant import Assistant, StillAnalyzing
 from tb_gpudiag.cli.assistant_rows import ANSWER_BYTES
 from tb_gpudiag.cli.main import main
 from tb_gpudiag.errors import UsageError
+from tb_gpudiag.report.views.brief import TOKENS, tokens
 from tb_gpudiag.service.index.roots import Root
 from tb_gpudiag.service.service import Service
 from tb_gpudiag.service.settings import Settings
@@ -105,7 +106,7 @@ def test_a_client_over_stdio_asks_its_way_from_runs_to_a_gap(log: Path, tmp_path
                 return answer
 
             tools = (await client.list_tools()).tools
-            assert len(tools) == 15
+            assert len(tools) == 16
             assert all(tool.annotations is not None and tool.annotations.read_only_hint for tool in tools)
             traces = {row["run"]: row["trace"] for row in (await ask("list_runs"))["traces"]}
             assert set(traces) == {"slow", "leaking", "job"}
@@ -113,6 +114,9 @@ def test_a_client_over_stdio_asks_its_way_from_runs_to_a_gap(log: Path, tmp_path
             found = await ask("diagnose", trace=slow)
             assert found["limiter"] == "input"
             (number,) = [row["finding"] for row in found["findings"] if row["rule"] == "GD101"]
+            brief = (await ask("brief", trace=slow))["text"]
+            assert tokens(brief) <= TOKENS
+            assert "GD101 input_pipeline: " in brief
             finding = await ask("explain_finding", trace=slow, finding=number)
             assert finding["fix"]["text"]
             assert finding["evidence"]
@@ -153,6 +157,17 @@ def test_no_answer_has_a_path_of_this_machine(assistant: Assistant, log: Path) -
     (slow,) = [row["trace"] for row in assistant.list_runs()["traces"] if row["run"] == "slow"]
     for answer in (assistant.list_runs(), assistant.diagnose(slow), assistant.memory(slow)):
         assert not any(str(log) in text for text in texts(answer))
+
+
+@pytest.mark.slow
+def test_the_brief_text_is_that_of_the_command(
+    assistant: Assistant, log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (slow,) = [row["trace"] for row in assistant.list_runs()["traces"] if row["run"] == "slow"]
+    text = assistant.brief(slow)["text"]
+    assert main(["diagnose", "--quiet", "--format", "brief", str(log / "slow")]) == 0
+    # The tab knows the file by its place below the log directory.
+    assert text.splitlines()[1:] == capsys.readouterr().out.splitlines()[1:]
 
 
 @pytest.mark.slow
