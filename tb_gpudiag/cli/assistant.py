@@ -123,8 +123,8 @@ class Assistant:
         return fitted(answer, "findings", rows, first)
 
     def brief(self, trace: str) -> AnswerData:
-        """Return one text of at most 800 tokens: verdict, findings with lines and code, the plan, and what was
-        not recorded. It is the text of `gpudiag diagnose --format brief`."""
+        """Return one text of at most 800 tokens: verdict, findings with lines and code, the plan, and what
+        was not recorded. It is the text of `gpudiag diagnose --format brief`."""
         report = from_json(dump(self._report(trace)), pb.Report)
         return {"text": brief_text(compose([report])), "next": "explain_finding(trace, finding)"}
 

@@ -739,7 +739,8 @@ class TraceEntry(_message.Message):
     content: str
     kind: TraceInfo.Kind
     origin: str
-    def __init__(self, id: _Optional[str] = ..., run: _Optional[str] = ..., worker: _Optional[str] = ..., span: _Optional[str] = ..., size_bytes: _Optional[float] = ..., modified_s: _Optional[float] = ..., state: _Optional[_Union[TraceEntry.State, str]] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., limiter: _Optional[_Union[Verdict.Limiter, str]] = ..., sentence: _Optional[str] = ..., writing: bool = ..., content: _Optional[str] = ..., kind: _Optional[_Union[TraceInfo.Kind, str]] = ..., origin: _Optional[str] = ...) -> None: ...
+    of_rank: bool
+    def __init__(self, id: _Optional[str] = ..., run: _Optional[str] = ..., worker: _Optional[str] = ..., span: _Optional[str] = ..., size_bytes: _Optional[float] = ..., modified_s: _Optional[float] = ..., state: _Optional[_Union[TraceEntry.State, str]] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., limiter: _Optional[_Union[Verdict.Limiter, str]] = ..., sentence: _Optional[str] = ..., writing: bool = ..., content: _Optional[str] = ..., kind: _Optional[_Union[TraceInfo.Kind, str]] = ..., origin: _Optional[str] = ..., of_rank: bool = ...) -> None: ...
 
 class Timeline(_message.Message):
     class LaneKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):

@@ -12,7 +12,7 @@ from tb_gpudiag.rules.rule import AnyRule
 from tb_gpudiag.rules.shared.recording_advice import for_recorders, record_again
 from tb_gpudiag.rules.shared.server_recording import for_server
 from tb_gpudiag.wording.format import count
-from tb_gpudiag.wording.good_recording import RECORDING_OF_HOST_LEAKS
+from tb_gpudiag.wording.good_recording import RECORDING_OF_HOST_LEAKS, SNAPSHOT_RECORDING
 
 NOTES = "NotingTensors"
 
@@ -46,11 +46,18 @@ def better_recording(outcome: Outcome, facts: Facts) -> BetterRecording | None:
 
 def _recipe(facts: Facts, *, notes: bool) -> str:
     """How to record everything, with what recorded this trace. notes: also which tensors come and go."""
-    if notes:
-        return RECORDING_OF_HOST_LEAKS
+    if (special := _RECIPES.get((facts.trace.without_history, notes))) is not None:
+        return special
     whole = for_recorders(Finding("", "", record_again("")), {facts.trace.metadata.recorder})
     whole = for_server(whole, facts.job.server)
     return whole.fix.code if isinstance(whole, Finding) else ""
+
+
+_RECIPES = {
+    (False, True): RECORDING_OF_HOST_LEAKS,
+    (True, False): SNAPSHOT_RECORDING,
+}
+"""Recipes other than the usual one: for a snapshot without a history, and for tensors that come and go."""
 
 
 def _is_hint(found: RuleFinding) -> bool:

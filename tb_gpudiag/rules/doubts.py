@@ -43,6 +43,7 @@ from tb_gpudiag.rules.shared.verdict_sentences import Said
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.engines import UNKNOWN_STEP
 from tb_gpudiag.wording.format import in_quotes, share, time_ns
+from tb_gpudiag.wording.good_recording import RECORD_HISTORY
 
 ABOUT_TIME = frozenset({"idle", "launches", "transfers", "kernels", "ranks"})
 """Families of rules whose findings are about time: without a steady state there is nothing to judge."""
@@ -202,6 +203,15 @@ DOUBTS: Sequence[Doubt] = (
             "unknown",
             f"{thinned_sentence(facts)} The figures below are of what is left: they do not show how busy the "
             "GPU was, or what limits the job.",
+        ),
+    ),
+    Doubt(
+        lambda facts: facts.trace.without_history,
+        touches=frozenset({"memory"}),
+        silent=_cannot_tell("the snapshot has no history", f"{RECORD_HISTORY}."),
+        first=lambda _: (
+            "The snapshot has no history: it shows how much memory was in use, and not for what or since "
+            f"when. {RECORD_HISTORY}."
         ),
     ),
     Doubt(

@@ -186,6 +186,11 @@ class MemoryEvents:
     def __len__(self) -> int:
         return len(self.time_ns)
 
+    @property
+    def before(self) -> Bool:
+        """Mask of what was allocated before the recording, as far as the file says."""
+        return np.zeros(len(self), np.bool_) if self.found is None else self.found
+
 
 @dataclass(frozen=True, eq=False)
 class Counter:
@@ -274,6 +279,11 @@ class Trace:
         """Unix time of the earliest event; 0 if it is not within 146 years of 1970, as no clock's is."""
         found = self.metadata.base_time_ns + self.start_ns
         return found if abs(found) < 2**62 else 0
+
+    @property
+    def without_history(self) -> bool:
+        """Whether it is a snapshot of what was in use at its end, and of nothing that the allocator did."""
+        return self.kind == "snapshot" and bool(self.memory.before.all())
 
     @property
     def time_notes(self) -> list[str]:

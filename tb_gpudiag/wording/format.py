@@ -57,6 +57,11 @@ def size_bytes(size: float) -> str:
     return _scaled(size, _SIZE_UNITS)
 
 
+def more_bytes(size: float) -> str:
+    """`1.50 GiB more`, `512 B less`."""
+    return f"{size_bytes(abs(size))} {'more' if size > 0 else 'less'}"
+
+
 def share(part: float, whole: float = 1.0) -> str:
     """`39.4%`; never 0% for something, never 100% for less than all; `n/a` of nothing."""
     if not (whole > 0 and math.isfinite(part) and math.isfinite(whole)):

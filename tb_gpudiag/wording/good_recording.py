@@ -70,6 +70,17 @@ torch.cuda.profiler.stop()
 """
 """Without operators and stacks, which slow down the recorded steps."""
 
+SNAPSHOT_RECORDING: Final = """\
+import torch
+
+torch.cuda.memory._record_memory_history(max_entries=1_000_000, stacks="python")  # before the model
+train()
+torch.cuda.memory._dump_snapshot(f"snapshot_rank{rank}.pickle")
+"""
+"""A memory snapshot with what each allocation was for."""
+
+RECORD_HISTORY: Final = "Call torch.cuda.memory._record_memory_history() before the job allocates"
+
 RECORDERS: Final[Mapping[str, str]] = {
     "torch": "torch.profiler",
     "nsys": "Nsight Systems",

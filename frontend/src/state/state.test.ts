@@ -39,6 +39,7 @@ function entry(
     content: "c",
     kind: "trace",
     origin: "",
+    of_rank: false,
   };
 }
 

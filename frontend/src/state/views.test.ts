@@ -16,6 +16,16 @@ it("offers the views that the directory has something for", () => {
   expect(offered(trace("2", "b", "w0"))).toEqual(["runs", ...ofTrace, "compare", "recording"]);
   const snapshot = { ...one, kind: "snapshot" as const };
   expect(viewsFor([snapshot], snapshot, "summary")).toEqual(["summary", "memory", "recording"]);
+  const rank0 = { ...snapshot, worker: "rank0", of_rank: true };
+  const rank1 = { ...rank0, id: "2", worker: "rank1" };
+  expect(viewsFor([rank0, rank1], rank0, "summary")).toEqual([
+    "summary",
+    "memory",
+    "job",
+    "compare",
+    "recording",
+  ]);
+  expect(viewsFor([rank0, snapshot], snapshot, "summary")).not.toContain("job");
   const record = { ...one, kind: "record" as const };
   const other = trace("2", "a", "w1");
   expect(viewsFor([record, other], record, "summary")).toEqual(["summary"]);

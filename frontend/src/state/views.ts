@@ -12,7 +12,10 @@ export function viewsFor(
   open: ViewName,
 ): readonly ViewName[] {
   const { runs, workers } = levels(traces, entry);
-  const ranks = [...workers.values()].filter((spans) => spans.some(({ kind }) => hasEvents(kind)));
+  const ofSame = hasEvents(entry.kind)
+    ? ({ kind }: TraceEntry) => hasEvents(kind)
+    : ({ of_rank }: TraceEntry) => of_rank;
+  const ranks = [...workers.values()].filter((spans) => spans.some(ofSame));
   const recordings = Math.max(...[...workers.values()].map((spans) => spans.length));
   const offered: Readonly<Record<ViewName, boolean>> = {
     runs: runs.size > 1,
@@ -22,7 +25,7 @@ export function viewsFor(
     host: hasEvents(entry.kind),
     memory: !onlyReport(entry.kind),
     recording: !onlyReport(entry.kind),
-    job: ranks.length > 1 && hasEvents(entry.kind),
+    job: ranks.length > 1 && (hasEvents(entry.kind) || entry.of_rank),
     history: recordings > 1,
     compare: traces.length > 1 && !onlyReport(entry.kind),
   };

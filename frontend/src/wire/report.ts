@@ -972,6 +972,8 @@ export interface TraceEntry {
   kind: TraceInfo_Kind;
   /** whose result it is, if another user or process made it: "ana (shared cache)" */
   origin: string;
+  /** a memory snapshot whose name says of which rank it is */
+  of_rank: boolean;
 }
 
 export const TraceEntry_State = {
@@ -1327,7 +1329,7 @@ export interface JobReport {
   timeline:
     | RankTimeline
     | undefined;
-  /** units: collectives by what they are for; sizes: transfers; stages: of the pipeline */
+  /** units: collectives by what they are for; sizes: transfers; stages: of the pipeline; rank_memory, held_by_rank: of snapshots */
   tables: Table[];
   /** absent if the messages show none */
   pipeline: Pipeline | undefined;

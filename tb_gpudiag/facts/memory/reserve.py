@@ -95,11 +95,13 @@ def find_reserve(
     worst = int(unused_then.argmax()) if len(failed) else NONE
     split = worst != NONE and unused_then[worst] > 0
     peak = int(curve.allocated.argmax())
+    # What was there before the recording came to be at other times, with less reserved.
+    begin = max(0, int(memory.before[curve.event].sum()) - 1)
     back = _returned(allocations) if device != NONE else _Returned()
     return Reserve(
         known=curve.has_reserved,
         unused_at_peak_bytes=max(0, int(unused[peak])),
-        most_unused_bytes=max(0, int(unused.max())),
+        most_unused_bytes=max(0, int(unused[begin:].max())),
         growths=int((change > 0).sum()),
         shrinks=int((change < 0).sum()),
         steady_growths=int((steady & (change > 0)).sum()),

@@ -11,10 +11,11 @@ from typing import Final
 from tb_gpudiag.digest.digest import Digest, MemoryPeaks, numbers, texts
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.compare.side import Side
+from tb_gpudiag.jobs.ranks.rank_memory import held_at_peak, peak_of
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.vocabulary.kernel_names import WHOLE_GRAPH
 from tb_gpudiag.vocabulary.patterns import lazy_re
-from tb_gpudiag.wording.format import count, one_line, share, size_bytes
+from tb_gpudiag.wording.format import count, more_bytes, one_line, share, size_bytes
 from tb_gpudiag.wording.vocabulary import MEMORY_KINDS, term
 
 # The same share as for rules about kernels: see rules/shared/recording_advice.py.
@@ -145,8 +146,6 @@ MOST_ROWS: Final = 50
 # Allocators round sizes: a peak that moves by less is the same.
 SAME_WITHIN: Final = 0.01
 
-_UNKNOWN: Final = pb.MemoryKind.Kind.Name(pb.MemoryKind.unknown)
-
 # The sentence names kinds that are at least this share of the difference.
 _NAMED_KIND: Final = 0.2
 
@@ -159,7 +158,7 @@ def is_of_memory(side: Side) -> bool:
 def held_changes(base: Side, candidate: Side) -> list[pb.HeldDifference]:
     """Return the places whose memory at the peak differs, largest difference first. Of each side, the rank
     with the highest peak counts."""
-    one, other = (_held(_fullest(side)) for side in (base, candidate))
+    one, other = (held_at_peak(_fullest(side)) for side in (base, candidate))
     devices = {device for device, *_ in one}, {device for device, *_ in other}
     if len(devices[0]) == len(devices[1]) == 1:  # the two are compared, whatever their numbers
         (device,) = devices[0]
@@ -191,14 +190,13 @@ def memory_sentence(base: Side, candidate: Side) -> str:
     if abs(moved) <= SAME_WITHIN * one.peak_allocated_bytes:
         said = f"The peaks are the same within {share(SAME_WITHIN)}: {sizes[0]} and {sizes[1]}."
     else:
-        by = f"{size_bytes(abs(moved))} {'more' if moved > 0 else 'less'}"
-        said = f"The candidate allocates {by} at its peak: {sizes[1]} instead of {sizes[0]}."
+        said = f"The candidate allocates {more_bytes(moved)} at its peak: {sizes[1]} instead of {sizes[0]}."
         kinds: Counter[int] = Counter()
         for row in held_changes(base, candidate):
             if row.device in (one.device, other.device):
                 kinds[row.kind] += int(row.candidate_bytes - row.base_bytes)
         named = [
-            f"{size_bytes(abs(size))} {'more' if size > 0 else 'less'} of {_noun(kind)}"
+            f"{more_bytes(size)} of {_noun(kind)}"
             for kind, size in sorted(kinds.items(), key=lambda item: -abs(item[1]))
             if abs(size) >= _NAMED_KIND * abs(moved)
         ]
@@ -222,28 +220,8 @@ def _failure(base: MemoryPeaks, candidate: MemoryPeaks) -> str:
 
 
 def _fullest(side: Side) -> Digest:
-    return max(side.digests, key=lambda digest: _peak_of(digest).peak_allocated_bytes)
+    return max(side.digests, key=lambda digest: peak_of(digest).peak_allocated_bytes)
 
 
 def _peak(side: Side) -> MemoryPeaks:
-    return _peak_of(_fullest(side))
-
-
-def _peak_of(digest: Digest) -> MemoryPeaks:
-    return max(
-        digest.about.memory, key=lambda peak: peak.peak_allocated_bytes, default=MemoryPeaks("", 0, 0, 0)
-    )
-
-
-def _held(digest: Digest) -> dict[tuple[str, str, str, str], tuple[int, int]]:
-    """Return bytes and allocations at the peak by device, kind, allocator and place."""
-    table = digest.held
-    found: dict[tuple[str, str, str, str], tuple[int, int]] = {}
-    names = (texts(table, name) for name in ("device", "kind", "allocator", "place"))
-    figures = (numbers(table, name).tolist() for name in ("bytes", "count"))
-    for device, kind, allocator, place, size, number in zip(*names, *figures, strict=True):
-        known = kind if kind in MEMORY_KINDS else _UNKNOWN  # a digest may be anybody's
-        key = (device, known, allocator, place)
-        held = found.get(key, (0, 0))
-        found[key] = (held[0] + size, held[1] + number)
-    return found
+    return peak_of(_fullest(side))

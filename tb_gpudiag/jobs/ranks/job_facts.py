@@ -23,6 +23,7 @@ from tb_gpudiag.jobs.ranks.operations import operations_of
 from tb_gpudiag.jobs.ranks.own_time import own_time_of
 from tb_gpudiag.jobs.ranks.parallelism import parallelisms, units_of
 from tb_gpudiag.jobs.ranks.pipeline import pipeline_of
+from tb_gpudiag.jobs.ranks.rank_memory import rank_memory_of
 from tb_gpudiag.jobs.ranks.waits import LateCauses, starts_of, waits_of
 from tb_gpudiag.jobs.replay.job_replay import UNCHANGED, JobChange, JobReplay, JobSlowdown, slowdown_of
 from tb_gpudiag.jobs.replay.job_work import job_work
@@ -87,6 +88,9 @@ class JobFacts:
 
     kernels = job_fact(lambda f: compare_kernels(f.set.members, f.own_time.role))
     """The same kernels on different ranks."""
+
+    memory = job_fact(lambda f: rank_memory_of(f.set.members))
+    """What held the ranks' memory at their peaks, of snapshots."""
 
     starts = job_fact(lambda f: starts_of(f.operations, f.clocks, f.waits))
     """Starts of the recordings and the first collective."""

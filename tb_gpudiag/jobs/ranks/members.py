@@ -15,9 +15,10 @@ from tb_gpudiag.arrays import NONE
 from tb_gpudiag.digest.digest import TABLES, About, Digest
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.kernels_compared import ROWS_COMPARED
+from tb_gpudiag.jobs.ranks.rank_memory import peak_of, rank_memory_of
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.wording.format import count, in_quotes
-from tb_gpudiag.wording.good_recording import RECORDERS, THINNED_TITLE
+from tb_gpudiag.wording.good_recording import RECORD_HISTORY, RECORDERS, THINNED_TITLE
 
 NAMES_SHOWN: Final = 8
 """Ranks or files that a note lists."""
@@ -28,13 +29,19 @@ _SAME_TIME: Final = 0.5
 
 @dataclass(frozen=True, eq=False)
 class JobSet:
-    """Recordings of one job at one time, one per rank, sorted by rank. world_size: 0 if no trace says it."""
+    """Recordings of one job at one time, one per rank, sorted by rank: traces, or the memory snapshots that
+    ranks left. world_size: 0 if no file says it."""
 
     run: str
     world_size: int
     members: tuple[Digest, ...]
     missing: tuple[int, ...]
     notes: tuple[str, ...]
+
+    @property
+    def kind(self) -> str:
+        """Of the files: trace or snapshot."""
+        return self.members[0].about.kind
 
     @property
     def ranks(self) -> list[int]:
@@ -55,7 +62,8 @@ class SlimDigest(Digest):
 
 
 def slim(digest: Digest) -> SlimDigest:
-    """Return the digest with only what the analysis of ranks reads, in memory of its own.
+    """Return the digest with only what the analysis of ranks reads, in memory of its own. It reads what held
+    memory in snapshots only: traces are compared by time.
 
     A table that was read from a file keeps the whole file's memory: a thousand of them would take gigabytes.
     """
@@ -71,7 +79,7 @@ def slim(digest: Digest) -> SlimDigest:
         operators=digest.operators.schema.empty_table(),
         memory=digest.memory.schema.empty_table(),
         sites=digest.sites.schema.empty_table(),
-        held=digest.held.schema.empty_table(),
+        held=_copied(digest.held.slice(0, None if digest.about.kind == "snapshot" else 0)),
         findings=digest.findings,
     )
 
@@ -84,9 +92,12 @@ def find_sets(digests: Iterable[Digest]) -> Sets:
     """Sort digests into jobs, by run, world size and time."""
     found = Sets()
     by_job: dict[tuple[str, int], list[Digest]] = defaultdict(list)
+    snapshots: dict[str, list[Digest]] = defaultdict(list)
     contents: set[tuple[int, ...]] = set()
     for digest in digests:
         about = digest.about
+        if about.kind == "snapshot" and about.rank != NONE:
+            snapshots[about.run].append(digest)
         if about.kind != "trace":
             continue
         times = (about.origin_ns, about.recording_ns, about.window_end_ns)
@@ -103,7 +114,35 @@ def find_sets(digests: Iterable[Digest]) -> Sets:
         shown = ", ".join(map(str, others[:NAMES_SHOWN]))
         note = f"This folder has ranks of different jobs: of world size {world_size}, and of {shown}"
         _sort_by_time(run, world_size, members, [note] * bool(others), found)
+    for run, members in sorted(snapshots.items()):
+        found.sets += _snapshots(run, members)
     return found
+
+
+def _snapshots(run: str, found: list[Digest]) -> Iterator[JobSet]:
+    """Yield the set of a folder's snapshots: of each rank, the one with a failed allocation, or the last."""
+    best: dict[int, Digest] = {}
+    for one in sorted(found, key=lambda one: (peak_of(one).failures > 0, one.about.origin_ns)):
+        best[one.about.rank] = one
+    if len(best) < 2:
+        return
+    members = [one for _, one in sorted(best.items())]
+    notes = ["The ranks are those that the names of the files say"]
+    if len(found) > len(members):
+        notes.append(
+            "Some ranks have several snapshots: the one with a failed allocation counts, else the last one"
+        )
+    memory = rank_memory_of(members)
+    unknown = [str(members[i].about.rank) for i in memory.without_history.tolist()]
+    if unknown:
+        notes.append(
+            f"The snapshot of rank {_listed(unknown)} has no history, so nothing shows what held its memory. "
+            f"{RECORD_HISTORY}"
+        )
+    missing = tuple(rank for rank in range(max(best)) if rank not in best)
+    if missing:
+        notes.append(f"No snapshot of rank {_listed([str(rank) for rank in missing])}")
+    yield JobSet(run, 0, tuple(members), missing, tuple(notes))
 
 
 def _no_rank(about: About) -> str:

@@ -13,8 +13,8 @@ from tb_gpudiag.jobs.rules.job_words import LATE_RECORDING, collective_text, pla
 from tb_gpudiag.jobs.rules.late_recording import late_collective
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.units import UINT32_MAX, table_message, us
-from tb_gpudiag.wording.format import count, one_line, share
-from tb_gpudiag.wording.vocabulary import EXPOSURE_REASONS, unit_text
+from tb_gpudiag.wording.format import count, one_line, share, size_bytes
+from tb_gpudiag.wording.vocabulary import EXPOSURE_REASONS, MEMORY_KINDS, term, unit_text
 
 FINDINGS_LIMIT = 3
 """Findings from the report on one rank, which has all of them."""
@@ -34,6 +34,10 @@ UNITS_LIMIT = 200
 """A model of a hundred layers has some hundred."""
 
 STAGES_LIMIT = 512
+
+RANKS_LIMIT = 1_000
+HELD_LIMIT = 100
+KINDS_SHOWN = 3
 
 
 def rank_messages(facts: JobFacts) -> list[pb.JobRank]:
@@ -170,6 +174,8 @@ def _collective(facts: JobFacts, index: int) -> pb.JobCollective:
 def job_tables(facts: JobFacts) -> list[pb.Table]:
     """Return the tables that have rows."""
     tables = [_units(facts), _sizes(facts), *([_stages(facts, facts.pipeline)] if facts.pipeline else [])]
+    if facts.set.kind == "snapshot":
+        tables = [_rank_memory(facts), _held_by_rank(facts)]
     return [table for table in tables if table.rows]
 
 
@@ -227,6 +233,58 @@ def _stages(facts: JobFacts, found: Pipeline) -> pb.Table:
         for one in found.stages[:STAGES_LIMIT]
     ]
     return table_message("stages", rows, first=32, title=_schedule(found))
+
+
+def _rank_memory(facts: JobFacts) -> pb.Table:
+    """Memory of each rank, those whose allocations failed first, then the fullest."""
+    memory, kinds = facts.memory, facts.memory.kinds
+    order = np.lexsort((-memory.allocated, -memory.failed_bytes))[:RANKS_LIMIT]
+    return table_message(
+        "rank_memory",
+        [
+            (
+                f"rank {facts.set.ranks[m]}",
+                memory.devices[m],
+                int(memory.failed_bytes[m]) if memory.has_failed[m] else None,
+                int(memory.allocated[m]),
+                int(memory.reserved[m]),
+                int(memory.capacity[m]) or None,
+                _largest_kinds({kind: int(held[m]) for kind, held in kinds.items()}),
+            )
+            for m in order.tolist()
+        ],
+        first=32,
+    )
+
+
+def _largest_kinds(held: dict[str, int]) -> str:
+    """The kinds that are most of it, with their sizes."""
+    largest = sorted(held.items(), key=lambda one: -one[1])[:KINDS_SHOWN]
+    return ", ".join(f"{size_bytes(size)} {term(MEMORY_KINDS, kind).noun}" for kind, size in largest if size)
+
+
+def _held_by_rank(facts: JobFacts) -> pb.Table:
+    """What held memory at the peaks, what differs most from rank to rank first."""
+    memory, ranks = facts.memory, facts.set.ranks
+    held = memory.held
+    order = np.argsort(-np.ptp(held, axis=1), kind="stable")[:HELD_LIMIT].tolist()
+    return table_message(
+        "held_by_rank",
+        [
+            (
+                term(MEMORY_KINDS, kind).word,
+                allocator,
+                place,
+                int(np.median(held[at])),
+                (int(held[at].max()), f"rank {ranks[int(held[at].argmax())]}"),
+                f"rank {ranks[int(held[at].argmax())]}",
+                (int(held[at].min()), f"rank {ranks[int(held[at].argmin())]}"),
+            )
+            for at in order
+            for kind, allocator, place in [memory.places[at]]
+        ],
+        first=10,
+    )
 
 
 def _schedule(found: Pipeline) -> str:

@@ -119,7 +119,7 @@ def run_job_rules(facts: JobFacts, rules: Sequence[JobRule] = JOB_RULES) -> Outc
     found: list[RuleFinding] = []
     clear: list[tuple[AnyRule, Clear]] = []
     unchecked: list[tuple[AnyRule, CannotTell]] = []
-    for rule in rules:
+    for rule in (rule for rule in rules if rule.about == facts.set.kind):
         answer = _ask(rule, facts)
         for one in answer if isinstance(answer, list) else [answer]:
             if isinstance(one, Finding):

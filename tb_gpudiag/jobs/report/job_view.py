@@ -134,6 +134,11 @@ def _overview(reports: Sequence[pb.JobReport]) -> Table | None:
     return table("overview", count(len(reports), "job"), _OVERVIEW, rows)
 
 
+def is_of_memory(report: pb.JobReport) -> bool:
+    """Whether its ranks left memory snapshots, which have no times."""
+    return any(one.id == "rank_memory" for one in report.tables)
+
+
 def job_view(report: pb.JobReport) -> ReportView:
     columns: list[ColumnOf[pb.JobCollective]] = [
         (Column("Number", Kind.NUMBER), lambda one: str(one.index)),
@@ -153,14 +158,16 @@ def job_view(report: pb.JobReport) -> ReportView:
     said = [f"{problem.where}: {problem.what}" for problem in report.problems]
     if report.missing and not any("missing" in note for note in report.notes):
         said.append(f"Missing: ranks {numbers_text(report.missing_ranks)}")
+    compared = report.collectives.matched or is_of_memory(report)
     sections: list[Section] = [
         findings(
             report,
             "The rules on ranks have no finding."
-            if report.collectives.matched
+            if compared
             else "The ranks could not be compared: see the verdict.",
         ),
-        _ranks(report),
+        *([] if is_of_memory(report) else [_ranks(report)]),
+        *tables(report.tables, "rank_memory", "held_by_rank"),
         *tables(report.tables, "stages", "units"),
         table_of("collectives", "Collectives with most waiting", shown, columns),
         _steps(report),
@@ -179,9 +186,10 @@ def job_view(report: pb.JobReport) -> ReportView:
         parts.insert(2, f"{count(found.unmatched, 'operation')} not matched")
     return ReportView(
         heading=heading(report),
-        path=", ".join(dict.fromkeys(rank.device_name for rank in report.ranks if rank.device_name)) or "CPU",
-        about=" · ".join(part for part in parts if part),
-        headline=bottleneck(_limiter(report)),
+        path=", ".join(dict.fromkeys(rank.device_name for rank in report.ranks if rank.device_name))
+        or ("" if is_of_memory(report) else "CPU"),
+        about="memory snapshots" if is_of_memory(report) else " · ".join(part for part in parts if part),
+        headline=_limiter(report) if is_of_memory(report) else bottleneck(_limiter(report)),
         verdict=report.verdict.sentence,
         sections=tuple(section for section in sections if section),
     )

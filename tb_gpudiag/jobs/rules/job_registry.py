@@ -15,6 +15,7 @@ from tb_gpudiag.jobs.rules.job_words import not_matched, ranks_absent
 from tb_gpudiag.rules.answer import RuleAnswer, Severity
 from tb_gpudiag.rules.rule import AnyRule
 from tb_gpudiag.vocabulary import levels
+from tb_gpudiag.vocabulary.recorded import FileKind
 
 if TYPE_CHECKING:
     from tb_gpudiag.jobs.ranks.job_facts import JobFacts
@@ -25,9 +26,11 @@ class JobRule(AnyRule):
     """A rule on a job. Shares are of the step window: the median over the ranks.
 
     compares: what of matched collectives it needs. Waiting for a rank without a trace looks like transfer.
+    about: the files of the ranks that it applies to.
     """
 
     compares: Literal["", "arrivals", "transfers"] = field(default="arrivals", kw_only=True)
+    about: FileKind = field(default="trace", kw_only=True)
 
     @property
     def package(self) -> str:
@@ -68,6 +71,14 @@ JOB_RULES: tuple[JobRule, ...] = (
         compares="transfers",
     ),
     JobRule("GD610", "pipeline_bubble", "Bubbles of a pipeline", error_share=levels.HALF),
+    JobRule(
+        "GD611",
+        "rank_out_of_memory",
+        "Ranks that ran out of memory",
+        severity=Severity.ERROR,
+        compares="",
+        about="snapshot",
+    ),
 )
 
 ABOUT_LATE_RANKS = ("slow rank", "uneven work")

@@ -21,7 +21,7 @@ from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.outcome import RuleFinding
 from tb_gpudiag.rules.shared.lost_time import CLEAR_LEAD, computing_limits
 from tb_gpudiag.vocabulary import levels
-from tb_gpudiag.wording.format import count, numbers_text, share, time_ns
+from tb_gpudiag.wording.format import count, numbers_text, share, size_bytes, time_ns
 from tb_gpudiag.wording.vocabulary import CAUSES, LIMITERS
 
 # As in the verdict on one trace: removing less would hardly be noticed.
@@ -64,6 +64,8 @@ def find_job_verdict(
 ) -> JobVerdict:
     """Name what limits all ranks together. findings, and those that ranks share: in their order, so that the
     verdict agrees with it."""
+    if facts.set.kind == "snapshot":
+        return JobVerdict("memory", _of_snapshots(facts, findings))
     if not len(facts.waits):
         why = (
             "They have no collective in common: they are of different steps or jobs, or do not say between "
@@ -94,6 +96,18 @@ def find_job_verdict(
     late = (one.finding.title for one in findings if one.finding.records_again)
     not_counted = "".join(f" {title}; this is not counted." for title in late)
     return JobVerdict(limiter, f"{said} {waiting}{not_counted}{minor}")
+
+
+def _of_snapshots(facts: JobFacts, findings: Sequence[RuleFinding]) -> str:
+    """Say what failed, and how much memory the ranks had."""
+    allocated = facts.memory.allocated
+    least, most = (size_bytes(int(size)) for size in (allocated.min(), allocated.max()))
+    said = [f"{one.finding.title}. {one.finding.summary}" for one in findings]
+    said.append(
+        f"These are memory snapshots: they show memory, not time. At their peaks, the "
+        f"{len(allocated):,} ranks had {least} to {most} allocated."
+    )
+    return " ".join(said)
 
 
 def limiter_parts(facts: JobFacts) -> dict[str, float]:

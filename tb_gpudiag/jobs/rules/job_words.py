@@ -3,7 +3,7 @@ recorded, and what a job saves if its ranks no longer send something."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tb_gpudiag.arrays import Int64
 from tb_gpudiag.rules.answer import CannotTell, Evidence, Place
@@ -27,6 +27,19 @@ GROUPS_UNKNOWN = (
     "Nsight Systems does not say which process group a collective is of, as torch.profiler does, so those of "
     "the one cannot be matched with those of the other"
 )
+
+
+class Agreeing(NamedTuple):
+    """Words that agree with one rank or with several. s: the ending of a verb."""
+
+    s: str
+    has: str
+    its: str
+    it: str
+
+
+AGREEING: Final = {False: Agreeing("s", "has", "its", "it"), True: Agreeing("", "have", "their", "them")}
+"""By whether there are several."""
 
 
 def not_matched(facts: JobFacts) -> CannotTell:

@@ -6,7 +6,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
-from tb_gpudiag.jobs.rules.job_words import capitalized, culprits_text, ranks_evidence
+from tb_gpudiag.jobs.rules.job_words import AGREEING, capitalized, culprits_text, ranks_evidence
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, RuleAnswer
 from tb_gpudiag.rules.rule import page_fixes
 from tb_gpudiag.vocabulary import levels
@@ -64,7 +64,7 @@ def check(facts: JobFacts) -> RuleAnswer:
         title=f"{capitalized(who)} started to record {'up to ' if several else ''}{time_ns(late_ns)} later "
         "than the first rank",
         summary=f"In the first collective the others wait {time_ns(skew_ns)} for "
-        f"{'them' if several else 'it'}. Counted from each rank's own start, arrivals differ by "
+        f"{AGREEING[several].it}. Counted from each rank's own start, arrivals differ by "
         f"only {time_ns(abs(skew_ns - late_ns))}, so the reason is the recording, not the job. The first "
         "collective is not counted against any rank.",
         fix=FIXES["barrier"],

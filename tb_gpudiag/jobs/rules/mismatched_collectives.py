@@ -10,6 +10,8 @@ from tb_gpudiag.jobs.ranks.clocks import BLOCKING
 from tb_gpudiag.jobs.ranks.collective_matching import Mismatch
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.rules.job_words import (
+    AGREEING,
+    Agreeing,
     capitalized,
     collective_text,
     culprits_text,
@@ -96,10 +98,10 @@ def _finding(facts: JobFacts, found: list[Mismatch]) -> Finding:
     worst = by_kind[what]
     members = Counter(member for one in worst for member in one.members)
     who = culprits_text(facts, np.array(sorted(members)))
-    several = len(members) > 1
+    agreeing = AGREEING[len(members) > 1]
     times = sum(one.count for one in worst)
     return Finding(
-        title=_title(what, capitalized(who), several, times, worst[0]),
+        title=_title(what, capitalized(who), agreeing, times, worst[0]),
         summary=_SUMMARIES[what],
         fix=FIXES["same_path"],
         leads=True,
@@ -113,23 +115,23 @@ def _finding(facts: JobFacts, found: list[Mismatch]) -> Finding:
     )
 
 
-def _title(what: str, who: str, several: bool, times: int, first: Mismatch) -> str:
-    calls = "call" if several else "calls"
+def _title(what: str, who: str, agreeing: Agreeing, times: int, first: Mismatch) -> str:
+    s, has, _, _ = agreeing
     usual, odd = first.values
     match what:
         case "kind":
             return (
-                f"{who} {calls} {collective_text(odd)} where others call {collective_text(usual)}, "
+                f"{who} call{s} {collective_text(odd)} where others call {collective_text(usual)}, "
                 f"{count(times, 'time')}"
             )
         case "bytes":
             sizes = f"{size_bytes(int(odd))} where others send {size_bytes(int(usual))}"
-            return f"{who} {'send' if several else 'sends'} {sizes}, {count(times, 'time')}"
+            return f"{who} send{s} {sizes}, {count(times, 'time')}"
         case "order":
-            return f"{who} {calls} collectives in another order or number than the others"
+            return f"{who} call{s} collectives in another order or number than the others"
         case "missing":
-            return f"{who} {'lack' if several else 'lacks'} {count(times, 'collective')} that others have"
-    return f"{who} {'have' if several else 'has'} no collective in common with the others"
+            return f"{who} lack{s} {count(times, 'collective')} that others have"
+    return f"{who} {has} no collective in common with the others"
 
 
 _SUMMARIES = {

@@ -8,6 +8,7 @@ import numpy as np
 
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.rules.job_words import (
+    AGREEING,
     RECORD_STEPS,
     capitalized,
     culprits_text,
@@ -55,11 +56,10 @@ def check(facts: JobFacts) -> RuleAnswer:
 
 def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
     who, members = culprits_text(facts, uneven.members), uneven.members
-    several = len(members) > 1
+    s, _, its, it = AGREEING[len(members) > 1]
     always = uneven.steps == uneven.of_steps
     longer = time_ns(uneven.high_ns / (uneven.of_steps if uneven.pattern == "persistent" else uneven.steps))
     when = "in every step" if always else f"in {uneven.steps} of {count(uneven.of_steps, 'step')}"
-    takes = "take" if several else "takes"
     said, device = (
         finding_of_late(facts, members, uneven.part_ns // len(members)),
         "GPU" if facts.on_gpu else "CPU",
@@ -73,10 +73,9 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
     judged = ~facts.starts.first
     last = int(np.isin(facts.waits.last_member[judged], members).sum())
     return Finding(
-        title=f"{capitalized(who)} {takes} {longer} longer than {'their' if several else 'its'} peers "
-        f"{when}, and all ranks wait",
-        summary=f"{_why(uneven, several, device)}{own_report_text(said)} The other ranks wait for "
-        f"{'them' if several else 'it'} in collectives.{f' {doubt}' if chance else ''}",
+        title=f"{capitalized(who)} take{s} {longer} longer than {its} peers {when}, and all ranks wait",
+        summary=f"{_why(uneven, its, device)}{own_report_text(said)} The other ranks wait for "
+        f"{it} in collectives.{f' {doubt}' if chance else ''}",
         fix=_fix(uneven, device, said),
         cost_ns=uneven.high_ns,
         saving=_saving(uneven, chance),
@@ -125,26 +124,24 @@ def _saving(uneven: Uneven, chance: bool) -> Saving:
     return Saving(0, uneven.most_ns) if chance else Saving(uneven.low_ns, uneven.most_ns, "estimate")
 
 
-def _why(uneven: Uneven, several: bool, device: str) -> str:
-    its = "Their" if several else "Its"
+def _why(uneven: Uneven, its: str, device: str) -> str:
+    whose = capitalized(its)
     kernels = "kernels" if device == "GPU" else "operators"
     if uneven.work == "slower":
         return (
-            f"{its} {kernels} take {figures(uneven.slower)} times as long as the same {kernels} with the "
+            f"{whose} {kernels} take {figures(uneven.slower)} times as long as the same {kernels} with the "
             f"same shapes on the other ranks: the {device} is slower."
         )
     if uneven.part == "computing" and math.isfinite(uneven.slower):
         times = "" if uneven.slower < SLOWER else f"{figures(uneven.slower)} times "
-        return (
-            f"A few of {its.lower()} {kernels} take the time: most take {times}as long as on the other ranks."
-        )
+        return f"A few of {its} {kernels} take the time: most take {times}as long as on the other ranks."
     if uneven.part == "computing":
         return (
-            f"{its} {device} computes longer. The traces do not show whether it computes more: shapes were "
+            f"{whose} {device} computes longer. The traces do not show whether it computes more: shapes were "
             "not recorded."
         )
     spends = "GPU spends" if device == "GPU" else "host spends"
-    return f"{its} {spends} the time on {part_text(uneven.part)}."
+    return f"{whose} {spends} the time on {part_text(uneven.part)}."
 
 
 def _fix(uneven: Uneven, device: str, said: pb.Finding | None) -> Fix:

@@ -8,6 +8,7 @@ from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.operations import COMPUTING
 from tb_gpudiag.jobs.replay.job_replay import EVEN_WORK
 from tb_gpudiag.jobs.rules.job_words import (
+    AGREEING,
     RECORD_STEPS,
     capitalized,
     culprits_text,
@@ -147,12 +148,12 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
             f"{ranks_text(facts.ranks(uneven.members))}."
         )
     else:
-        several = len(uneven.members) > 1
+        agreeing = AGREEING[len(uneven.members) > 1]
         said = finding_of_late(facts, uneven.members, uneven.part_ns // len(uneven.members))
         who = capitalized(culprits_text(facts, uneven.members))
-        title = f"{who} {'have' if several else 'has'} more work: {per_step} per step lost"
+        title = f"{who} {agreeing.has} more work: {per_step} per step lost"
         summary = (
-            f"{'Their' if several else 'Its'} kernels run with other shapes, or more often, than on the "
+            f"{capitalized(agreeing.its)} kernels run with other shapes, or more often, than on the "
             f"other ranks, in {uneven.steps} of {count(uneven.of_steps, 'step')}.{own_report_text(said)} The "
             "other ranks wait."
         )

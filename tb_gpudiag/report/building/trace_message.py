@@ -20,6 +20,7 @@ from tb_gpudiag.report.building.units import UINT32_MAX, message_of, us
 from tb_gpudiag.report.wire import GENERATOR, SCHEMA_VERSION
 from tb_gpudiag.rules.recording.secrets_recorded import at_least
 from tb_gpudiag.trace.events import Counter, Trace
+from tb_gpudiag.trace.files.file_names import named_rank
 from tb_gpudiag.trace.files.find import TraceFile
 from tb_gpudiag.vocabulary.patterns import lazy_re
 from tb_gpudiag.wording.format import one_line
@@ -38,6 +39,9 @@ def name_file(message: pb.TraceInfo, file: TraceFile) -> None:
     message.span = one_line(file.span)
     message.path = one_line(without_url_secrets(file.path), PATH_LIMIT)
     message.host = one_line(host[1]) if host else ""
+    if message.kind == pb.TraceInfo.snapshot:
+        rank = named_rank(file.worker)
+        message.rank = NONE if rank is None else rank
 
 
 def report_on_file(file: TraceFile, verdict: pb.Verdict, **found: Message) -> pb.Report:

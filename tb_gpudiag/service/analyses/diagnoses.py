@@ -217,9 +217,16 @@ def _digest_in(found: Unpacked, file: TraceFile, origin: str) -> AnalyzedTrace:
 def _named_here(content: bytes, file: TraceFile) -> Digest:
     """Return another user's digest of this trace, with this user's names for the trace."""
     digest = from_bytes(content, file.path)
-    named = pb.TraceInfo()
+    named = pb.TraceInfo(kind=digest.about.kind, rank=digest.about.rank)
     name_file(named, file)
-    about = replace(digest.about, id=file.identity, run=named.run, path=named.path)
+    about = replace(
+        digest.about,
+        id=file.identity,
+        run=named.run,
+        worker=named.worker,
+        path=named.path,
+        rank=named.rank,
+    )
     return replace(digest, about=about)
 
 

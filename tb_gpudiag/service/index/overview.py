@@ -28,6 +28,7 @@ from tb_gpudiag.service.index.runs import (
     ranks_of,
     table_of,
 )
+from tb_gpudiag.trace.files.file_names import named_rank
 
 # Traces in one answer: half a megabyte, before compression.
 MOST_LISTED = 2000
@@ -228,6 +229,7 @@ class Overview:
             content=entry.content,
             kind=entry.file.kind if entry.record is None else "record",
             origin=summary.get("origin", "") if summary else "",
+            of_rank=entry.file.kind == "snapshot" and named_rank(entry.file.worker) is not None,
         )
 
     def job_of(self, entry: TraceEntry) -> Mapping[str, str] | None:

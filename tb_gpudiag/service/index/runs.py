@@ -15,6 +15,8 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.essentials import URGENCY
 from tb_gpudiag.report.wire import from_json
 from tb_gpudiag.service.index.log_index import TraceEntry
+from tb_gpudiag.trace.files.file_names import named_rank
+from tb_gpudiag.vocabulary.recorded import FileKind
 from tb_gpudiag.wording.format import share
 
 # How many removed ids are remembered. A page that missed more removals gets the whole list.
@@ -236,9 +238,11 @@ def newest_analyzed(
 
 def of_several_ranks(traces: Sequence[TraceEntry], newest: TraceEntry) -> bool:
     """Return whether a run has traces of several workers, which may be the ranks of a job."""
-    return (newest.file.kind if newest.record is None else "record") == "trace" and len(
-        _workers(traces, newest)
-    ) > 1
+    workers = _workers(traces, newest)
+    kind = newest.file.kind if newest.record is None else "record"
+    if kind == "snapshot":
+        return len({named_rank(worker) for worker in workers} - {None}) > 1
+    return kind == "trace" and len(workers) > 1
 
 
 def _workers(traces: Sequence[TraceEntry], newest: TraceEntry) -> Counter[str]:
@@ -348,7 +352,7 @@ def ranks_of(entries: Iterable[TraceEntry], chosen: TraceEntry) -> list[TraceEnt
     """
     nearest: dict[str, TraceEntry] = {chosen.file.worker: chosen}
     at_ns = time_ns(chosen)
-    for entry in _traces_of(entries, chosen.file.run):
+    for entry in _files_of(entries, chosen.file.run, chosen.file.kind):
         if entry.record is not None:
             continue
         worker = entry.file.worker
@@ -363,7 +367,7 @@ def ranks_of(entries: Iterable[TraceEntry], chosen: TraceEntry) -> list[TraceEnt
 
 def recordings_of(entries: Mapping[str, TraceEntry], run: str) -> list[TraceEntry]:
     """Return the recordings of a run, the oldest first, including those with only a record."""
-    found = sorted(_traces_of(entries.values(), run), key=time_ns)
+    found = sorted(_files_of(entries.values(), run, "trace"), key=time_ns)
     return found[-MOST_MEMBERS:]
 
 
@@ -375,5 +379,5 @@ def time_ns(entry: TraceEntry) -> int:
     return span * _NS_PER_MS if span >= _LEAST_MS_SPAN else entry.file.modified_ns
 
 
-def _traces_of(entries: Iterable[TraceEntry], run: str) -> Iterable[TraceEntry]:
-    return (entry for entry in entries if entry.file.run == run and entry.file.kind == "trace")
+def _files_of(entries: Iterable[TraceEntry], run: str, kind: FileKind) -> Iterable[TraceEntry]:
+    return (entry for entry in entries if entry.file.run == run and entry.file.kind == kind)

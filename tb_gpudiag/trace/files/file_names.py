@@ -298,6 +298,16 @@ def rank_in(name: str) -> int | None:
     return int(found["rank"]) if found else None
 
 
+# `rank0_memory_snapshot.pickle` of torchtitan, `oom_rank-1_snapshot.pickle` of Megatron.
+_NAMED_RANK: Final = lazy_re(r"(?:^|[^a-z])rank[-_ ]?(\d{1,6})(?!\d)", re.IGNORECASE)
+
+
+def named_rank(worker: str) -> int | None:
+    """Return the rank that the name of a memory snapshot says; None if it says none. The file says none."""
+    found = _NAMED_RANK.search(worker)
+    return int(found[1]) if found else None
+
+
 def is_dump(head: bytes) -> bool:
     """Return whether a file that starts like this is a dump."""
     return _DUMP_START.match(head) is not None and _DUMP_FIELDS.search(head) is not None

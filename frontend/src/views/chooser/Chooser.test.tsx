@@ -7,7 +7,17 @@ import { Chooser } from "./Chooser";
 
 function recording(id: string, modified_s: number): TraceEntry {
   return {
-    ...{ id, run: "a", worker: "w", span: id, size_bytes: 1, modified_s, error: undefined, origin: "" },
+    ...{
+      id,
+      run: "a",
+      worker: "w",
+      span: id,
+      size_bytes: 1,
+      modified_s,
+      error: undefined,
+      origin: "",
+      of_rank: false,
+    },
     ...{ state: "ready", limiter: "unknown", sentence: "", writing: false, content: id, kind: "trace" },
   };
 }

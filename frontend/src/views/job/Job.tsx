@@ -1,6 +1,7 @@
 import { contentsOf } from "../../state/views";
 import { useJob } from "../../state/queries";
 import type { JobReport, TraceEntry } from "../../wire/report";
+import { tableOf } from "../../base/tables";
 import { plural, sentence } from "../../base/format";
 import { useBaseJob, type BaseJob } from "../../state/baseJob";
 import { missingText } from "../../state/job";
@@ -41,8 +42,29 @@ export default function Job({ traces, entry }: Props) {
   );
 }
 
+/** What the ranks did and when. */
+function Times({ job, base }: { job: JobReport; base: BaseJob | null }) {
+  return (
+    <>
+      <Ranks job={job} base={base} />
+      <RankTimeline job={job} />
+      <div className="gd-beside">
+        <JobHeat job={job} />
+        {job.slowdown && <SlowdownPart slowdown={job.slowdown} />}
+      </div>
+      <ReportTable report={job} id="stages" />
+      <ReportTable report={job} id="units" />
+      <div className="gd-beside">
+        <Collectives job={job} />
+        <ReportTable report={job} id="sizes" />
+      </div>
+    </>
+  );
+}
+
 function Shown({ job, base }: { job: JobReport; base: BaseJob | null }) {
   const missing = missingText(job);
+  const ofMemory = tableOf(job, "rank_memory") !== undefined;
   return (
     <>
       {missing && <Notice tone="warning">{missing}</Notice>}
@@ -56,7 +78,7 @@ function Shown({ job, base }: { job: JobReport; base: BaseJob | null }) {
       >
         {job.findings.length === 0 && (
           <p className="gd-nothing">
-            {job.collectives?.matched
+            {job.collectives?.matched || ofMemory
               ? "The rules on ranks have no finding."
               : "The ranks could not be compared: see above."}
           </p>
@@ -65,18 +87,9 @@ function Shown({ job, base }: { job: JobReport; base: BaseJob | null }) {
         <UncheckedList items={job.unchecked} />
         <CheckedList items={job.clear} />
       </Section>
-      <Ranks job={job} base={base} />
-      <RankTimeline job={job} />
-      <div className="gd-beside">
-        <JobHeat job={job} />
-        {job.slowdown && <SlowdownPart slowdown={job.slowdown} />}
-      </div>
-      <ReportTable report={job} id="stages" />
-      <ReportTable report={job} id="units" />
-      <div className="gd-beside">
-        <Collectives job={job} />
-        <ReportTable report={job} id="sizes" />
-      </div>
+      <ReportTable report={job} id="rank_memory" />
+      <ReportTable report={job} id="held_by_rank" />
+      {!ofMemory && <Times job={job} base={base} />}
       {job.notes.length > 0 && (
         <Section title="Notes">
           <ul className="gd-notes">

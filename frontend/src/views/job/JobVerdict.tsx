@@ -1,12 +1,14 @@
 import { limiterWord } from "../../base/limiters";
 import { count, figures, plural, time } from "../../base/format";
+import { tableOf } from "../../base/tables";
 import { GLOSSARY } from "../../base/vocabulary";
 import { clocksText } from "../../state/job";
 import type { JobReport } from "../../wire/report";
 
 /** One verdict for the whole job, with its key figures. */
 export function JobVerdict({ job }: { job: JobReport }) {
-  const { verdict, ranks, world_size, parallelism, clocks, collectives, slowdown, steps } = job;
+  const { verdict, ranks, world_size, parallelism, clocks, slowdown, steps } = job;
+  const collectives = tableOf(job, "rank_memory") === undefined ? job.collectives : undefined;
   const limiter = verdict?.limiter ?? "unknown";
   const ranksText =
     world_size > ranks.length ? `${count(ranks.length)} of ${count(world_size)}` : count(ranks.length);
@@ -48,9 +50,11 @@ export function JobVerdict({ job }: { job: JobReport }) {
           </>
         )}
       </dl>
-      <p>
-        {collectives && matchedText(collectives)} Clocks: {clocksText(clocks)}.
-      </p>
+      {collectives && (
+        <p>
+          {matchedText(collectives)} Clocks: {clocksText(clocks)}.
+        </p>
+      )}
     </section>
   );
 }

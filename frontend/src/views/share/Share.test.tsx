@@ -15,6 +15,7 @@ const entry: TraceEntry = {
     content: "c",
     kind: "trace",
     origin: "",
+    of_rank: false,
   },
 };
 
