@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from difflib import SequenceMatcher
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.channels import Channels
 from tb_gpudiag.jobs.ranks.operations import RankOperations, row_groups
+from tb_gpudiag.wording.format import in_quotes
 
 # Kinds whose message has the same size on all ranks.
 SAME_BYTES: Final = frozenset(
@@ -32,6 +34,9 @@ _TIMES_SCATTER: Final = 4.0
 # Where ranks call the same kinds, and most have the same sizes, the others are wrong sizes of the same ones.
 _MOST_OTHER_SIZES: Final = 0.5
 
+# If ranks have the same operations in this share of the steps, those of the other steps differ.
+_MOST_STEPS: Final = 0.5
+
 MISMATCHES_KEPT: Final = 200
 
 
@@ -50,6 +55,14 @@ class Mismatch:
     members: tuple[int, ...]
     values: tuple[str, str] = ("", "")  # of the others, and of the first of those members
     count: int = 1
+    step: str = ""  # the first one that lacks it, where steps tell
+
+    @property
+    def where(self) -> str:
+        """Of which group it is, and its number or step, as far as that is known."""
+        parts = [f"group {in_quotes(self.group, 40)}" if self.group else "the world"]
+        parts += [f"number {self.sequence}"] * (self.sequence >= 0)
+        return ", ".join([*parts, *([f"step {self.step}"] * bool(self.step))])
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +100,13 @@ class _Candidates:
     first: Int64
     channel: Int64
     number: Int64
+
+
+class _WithinSteps(NamedTuple):
+    """The place of each operation in the reference, or NONE; and in which steps there are more or fewer."""
+
+    place: Int64
+    mismatches: list[Mismatch]
 
 
 class _Matcher:
@@ -150,13 +170,44 @@ class _Matcher:
             if np.array_equal(tokens[part], wanted) and np.array_equal(step[part], step[reference]):
                 numbers[part] = np.arange(len(wanted))
                 continue
-            found, what = self._aligned(rows[reference], wanted, rows[part], tokens[part])
-            numbers[part] = found
-            if what:
-                lacking = max(1, int((found == NONE).sum()))
-                odd = (int(member[part.start]),)
+            odd = (int(member[part.start]),)
+            by_step = self._within_steps(rows[reference], wanted, rows[part], tokens[part])
+            numbers[part], what = self._aligned(rows[reference], wanted, rows[part], tokens[part])
+            if by_step is not None and (by_step.mismatches or what):
+                numbers[part] = by_step.place
+                self._mismatches += [replace(one, group=group, members=odd) for one in by_step.mismatches]
+            elif what:
+                lacking = max(1, int((numbers[part] == NONE).sum()))
                 self._mismatches.append(Mismatch(what, group, NONE, odd, count=lacking))
         return numbers
+
+    def _within_steps(self, reference: Int64, wanted: Int64, rows: Int64, have: Int64) -> _WithinSteps | None:
+        """Place one rank's operations by their order in steps of the same name; None where most of these
+        steps differ, or the operations of one: then they are of other steps, or begin in the next one.
+
+        Steps at the ends of a recording may be there in part: they are no mismatch.
+        """
+        names = self._operations.step.texts
+        theirs, ours = self._operations.step.code[reference], self._operations.step.code[rows]
+        lacking = np.bincount(theirs, minlength=len(names)) - np.bincount(ours, minlength=len(names))
+        common = np.isin(np.arange(len(names)), theirs) & np.isin(np.arange(len(names)), ours)
+        common &= np.array(names) != ""
+        same = common & (lacking == 0)
+        keys, own = (_in_step(codes) * len(names) + codes for codes in (theirs, ours))
+        order = np.argsort(keys)
+        place = order[np.minimum(np.searchsorted(keys, own, sorter=order), len(order) - 1)]
+        known = same[ours] & (keys[place] == own)
+        borders = (lacking[common] > 0).any() and (lacking[common] < 0).any()
+        differ = (have[known] != wanted[place[known]]).any()
+        if not same.any() or same.sum() < _MOST_STEPS * common.sum() or borders or differ:
+            return None
+        inner = common & ~np.isin(np.arange(len(names)), [theirs[0], theirs[-1], ours[0], ours[-1]])
+        steps = np.flatnonzero(inner & (lacking != 0))
+        times = int(lacking[steps].sum())
+        first = [names[step] for step in steps.tolist()[:1]]
+        what, kind = "missing" if times > 0 else "order", self._operations.kind[int(reference[0])]
+        found = [Mismatch(what, "", NONE, (), (kind, ""), abs(times), name) for name in first]
+        return _WithinSteps(np.where(known, place, NONE), found)
 
     def _aligned(self, reference: Int64, wanted: Int64, rows: Int64, have: Int64) -> tuple[Int64, str]:
         """Place one rank's operations in the reference's order. Return the places, and what does not fit."""
@@ -292,6 +343,16 @@ class _Matcher:
         away = tuple(m for m in channel.members if m not in own) or _away(own)
         if away:
             self._mismatches.append(Mismatch("apart", channel.group, NONE, away))
+
+
+def _in_step(codes: Int32) -> Int64:
+    """Return how many earlier operations have the same step, shape of codes."""
+    order = np.argsort(codes, kind="stable")
+    new = np.diff(codes[order], prepend=-1) != 0
+    at = np.arange(len(codes))
+    found = np.empty(len(codes), np.int64)
+    found[order] = at - np.maximum.accumulate(np.where(new, at, 0))
+    return found
 
 
 def _scatter_ns(differences: Int64) -> float:

@@ -21,7 +21,7 @@ from tb_gpudiag.jobs.rules.job_words import (
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import page_fixes
 from tb_gpudiag.vocabulary import levels
-from tb_gpudiag.wording.format import count, in_quotes, ranks_text, size_bytes
+from tb_gpudiag.wording.format import count, ranks_text, size_bytes
 from tb_gpudiag.wording.quantity import number
 
 FIXES = page_fixes(__name__)
@@ -149,12 +149,11 @@ _SUMMARIES = {
 
 
 def _described(facts: JobFacts, one: Mismatch) -> tuple[str, str]:
-    where = f"group {in_quotes(one.group, 40)}" if one.group else "the world"
-    label = f"{where}, number {one.sequence}" if one.sequence >= 0 else where
     who = ranks_text(facts.ranks(np.array(one.members)))
     usual, odd = one.values
     if one.what == "bytes":
-        return label, f"{who}: {size_bytes(int(odd))}, others: {size_bytes(int(usual))}"
+        return one.where, f"{who}: {size_bytes(int(odd))}, others: {size_bytes(int(usual))}"
     if one.what == "kind":
-        return label, f"{who}: {collective_text(odd)}, others: {collective_text(usual)}"
-    return label, f"{who}: {'lacks' if one.what == 'missing' else one.what} {collective_text(usual)}".rstrip()
+        return one.where, f"{who}: {collective_text(odd)}, others: {collective_text(usual)}"
+    said = {"missing": "lacks", "order": "more of"}.get(one.what, one.what)
+    return one.where, f"{who}: {said} {collective_text(usual)}".rstrip()

@@ -73,6 +73,31 @@ def test_another_size_is_a_mismatch() -> None:
     assert len(facts.matching) == 7
 
 
+def test_what_a_rank_lacks_or_has_more_of_in_one_step_is_found_without_numbers() -> None:
+    """Steps all look the same, so many shifts fit: the steps' names tell where it is. The rest matches."""
+    digests = job(4, 10, sequence=False, group="")
+    digests[2] = without(digests[2], 9)
+    facts = facts_of(digests)
+    (lacking,) = facts.matching.mismatches
+    assert (lacking.what, lacking.members, lacking.count) == ("missing", (2,), 1)
+    assert lacking.where == "the world, step ProfilerStep#4"
+    assert len(facts.matching) == 18
+    digests = job(4, 10, sequence=False, group="")
+    digests[:2] = [without(one, 9) for one in digests[:2]]
+    digests[3] = without(digests[3], 9)
+    (more,) = facts_of(digests).matching.mismatches
+    assert (more.what, more.members) == ("order", (2,))
+
+
+def test_one_of_a_thousand_ranks_lacks_a_collective() -> None:
+    digests = job(1_024, 6, sequence=False, group="")
+    digests[700] = without(digests[700], 5)
+    facts = facts_of(digests)
+    (found,) = facts.matching.mismatches
+    assert (found.what, found.members, found.step) == ("missing", (700,), "ProfilerStep#2")
+    assert len(facts.matching) == 10
+
+
 def test_another_kind_is_a_mismatch() -> None:
     def change(rank: int, number: int, row: dict[str, Any]) -> None:
         row["kind"] = "broadcast" if (rank, number) == (1, 2) else row["kind"]
