@@ -18,6 +18,7 @@ from tb_gpudiag.digest.work_tables import (
     costly_operators,
     cpu_kernel_table,
     kernel_table,
+    module_table,
     operator_table,
     part_columns,
     table,
@@ -206,6 +207,7 @@ def build_digest(facts: Facts, report: pb.Report, file: TraceFile) -> Digest:
         steps=steps,
         collectives=collectives,
         kernels=kernels,
+        modules=module_table(facts.device),
         operators=operator_table(facts.host, facts.work, facts.host_window, paths),
     )
 

@@ -20,7 +20,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.step_time import StepTime, step_time
 from tb_gpudiag.vocabulary.recorded import Recorder
 
-VERSION: Final = 10
+VERSION: Final = 11
 """Rises whenever the columns change, or what they mean."""
 
 WORK: Final = ("computing", "copying", "communicating")
@@ -99,6 +99,15 @@ KERNELS: Final = pa.schema(
 )
 """GPU work of the busiest device in the steady steps, copies and memsets included; most time first."""
 
+MODULES: Final = pa.schema(
+    [
+        ("module", _TEXT),  # with * for each number: layers of one kind are one row; "" for work outside
+        ("count", _NUMBER),
+        ("time_ns", _NUMBER),  # sum of durations
+    ]
+)
+"""GPU work of the busiest device in the step window by module, most time first; empty where none is known."""
+
 OPERATORS: Final = pa.schema(
     [
         ("operator", _TEXT),
@@ -143,6 +152,7 @@ TABLES: Final = {
     "steps": STEPS,
     "collectives": COLLECTIVES,
     "kernels": KERNELS,
+    "modules": MODULES,
     "operators": OPERATORS,
     "memory": MEMORY,
     "sites": SITES,
@@ -215,6 +225,7 @@ class Digest:
     steps: pa.Table
     collectives: pa.Table
     kernels: pa.Table
+    modules: pa.Table
     operators: pa.Table
     memory: pa.Table
     sites: pa.Table

@@ -44,7 +44,7 @@ def record_digest(report: pb.Report, id_: str, time_ns: int) -> Digest:
         "devices": len(report.devices),
         "stacks": False,
     }
-    empty = {name: TABLES[name].empty_table() for name in ("collectives", "kernels", "operators")}
+    empty = {name: TABLES[name].empty_table() for name in ("collectives", "kernels", "modules", "operators")}
     return report_digest(report, about, steps=_steps(report, device), **empty)
 
 

@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
-from tb_gpudiag.digest.digest import KERNELS, OPERATORS, PATH_SEPARATOR, REST, WORK
+from tb_gpudiag.digest.digest import KERNELS, MODULES, OPERATORS, PATH_SEPARATOR, REST, WORK
 from tb_gpudiag.facts.core.causes import Cause, CauseSpans, time_by_cause
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, Window, distinct
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.places import Paths
 from tb_gpudiag.facts.device_facts import DeviceFacts
-from tb_gpudiag.facts.kernels.kernels import Kernels
+from tb_gpudiag.facts.kernels.kernels import Kernels, by_module
 from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
@@ -60,6 +60,17 @@ def table(schema: pa.Schema, columns: Columns) -> pa.Table:
 # Models with thousands of layers have this many distinct kernels by path. More take little time.
 MOST: Final = 2_000
 _LONGEST_NAME: Final = 300
+
+
+def module_table(device: DeviceFacts | None) -> pa.Table:
+    """Return MODULES of a device; empty without one."""
+    rows = by_module(device.naming[1], device.naming[0])[:MOST] if device is not None else []
+    columns = {
+        "module": [one_line(row.module, _LONGEST_NAME) for row in rows],
+        "count": [row.kernels for row in rows],
+        "time_ns": [row.time_ns for row in rows],
+    }
+    return table(MODULES, columns)
 
 
 def kernel_table(kernels: Kernels, host: Host, paths: Paths, since_ns: int) -> pa.Table:

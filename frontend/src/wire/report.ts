@@ -1653,6 +1653,8 @@ export interface Comparison {
   mfu:
     | MfuDifference
     | undefined;
+  /** GPU time by module, per step, largest difference first; bounded */
+  modules: OperatorDifference[];
   /** at the peak of memory, largest difference first; bounded */
   held: HeldDifference[];
 }

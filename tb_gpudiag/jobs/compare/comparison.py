@@ -24,7 +24,7 @@ from tb_gpudiag.jobs.compare.noise import Difference, difference_of_means, diffe
 from tb_gpudiag.jobs.compare.promise import compare_findings, measured_saving, verified
 from tb_gpudiag.jobs.compare.side import Side, floors
 from tb_gpudiag.jobs.compare.work import MOST_ROWS as MOST_HELD
-from tb_gpudiag.jobs.compare.work import compare_shapes, held_changes, is_of_memory
+from tb_gpudiag.jobs.compare.work import compare_shapes, held_changes, is_of_memory, module_changes
 from tb_gpudiag.jobs.report.job_report import job_id
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.compose import heading
@@ -79,6 +79,7 @@ def compare(base: Sequence[Digest], candidate: Sequence[Digest]) -> pb.Compariso
         ),
         memory=_memory(one, other),
         held=held_changes(one, other)[:MOST_HELD],
+        modules=module_changes(one, other)[:MOST_ROWS] if timed else [],
         launches=pb.CountDifference(base=one.launches, candidate=other.launches) if timed else None,
         mfu=_mfu(one, other),
         base_id=_id(one),

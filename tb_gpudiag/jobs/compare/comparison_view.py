@@ -69,6 +69,7 @@ def comparison_document(comparison: pb.Comparison, *, of_finding: bool = False) 
         table("held", "Memory at the peak that changed most", columns, shown),
         _findings(comparison.findings),
         _promises(comparison.verified),
+        _work("modules", "Modules whose GPU time changed most, per step", comparison.modules),
         _work("kernels", "GPU work that changed most, per step", comparison.kernels),
         _work(
             "operators", "Operators that changed most, self time on the host per step", comparison.operators

@@ -16,6 +16,7 @@ from tb_gpudiag.jobs.compare.work import (
     in_graphs,
     is_of_memory,
     memory_sentence,
+    module_changes,
 )
 from tb_gpudiag.jobs.step_parts import change_of_part, signed_ns
 from tb_gpudiag.wording.format import count, figures, in_quotes, one_line, share, time_ns
@@ -179,7 +180,17 @@ def _reasons(base: Side, candidate: Side) -> str:
     if not named:
         return ""
     parts = ", ".join(change_of_part(name, moved[name]) for name in named)
-    return f" The mean step is {time_ns(abs(whole))} {'shorter' if whole < 0 else 'longer'}: {parts}."
+    said = f" The mean step is {time_ns(abs(whole))} {'shorter' if whole < 0 else 'longer'}: {parts}."
+    return f"{said}{_module(base, candidate, whole)}"
+
+
+def _module(base: Side, candidate: Side, whole_ns: float) -> str:
+    """Name the module that changed most, if that is much of the difference."""
+    for row in module_changes(base, candidate)[:1]:
+        moved_ns = (row.candidate_us - row.base_us) * 1e3
+        if moved_ns * whole_ns > 0 and abs(moved_ns) >= _NAMED_PART * abs(whole_ns):
+            return f" Kernels of {in_quotes(row.name, 80)} take {signed_ns(moved_ns)} per step."
+    return ""
 
 
 # With 5 steps on each side, the 95% interval misses the truth in 3% of simulated comparisons, with 3 and 5 in

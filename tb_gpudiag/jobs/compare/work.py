@@ -23,6 +23,8 @@ HIDING_SHARE: Final = 0.10
 
 _NUMBER: Final = lazy_re(r"\d+")
 
+_NOTHING: Final = (0.0, 0.0)
+
 Times = dict[str, float]
 """GPU time by input shapes."""
 
@@ -51,6 +53,36 @@ class Shapes:
     other_ns: float
     scaling: Scaling | None
     scaled: float
+
+
+def module_changes(base: Side, candidate: Side) -> list[pb.OperatorDifference]:
+    """Return the modules whose GPU time differs, per step and rank, largest difference first; none unless
+    both sides know modules. A change of their names leaves a row on each side."""
+    one, other = _by_module(base), _by_module(candidate)
+    names = dict.fromkeys([*one, *other]) if one and other else {}
+    found = [
+        pb.OperatorDifference(
+            name=one_line(name or "(no module)"),
+            base_us=one.get(name, _NOTHING)[0],
+            candidate_us=other.get(name, _NOTHING)[0],
+            base_count=one.get(name, _NOTHING)[1],
+            candidate_count=other.get(name, _NOTHING)[1],
+        )
+        for name in names
+    ]
+    return sorted(found, key=lambda row: -abs(row.candidate_us - row.base_us))
+
+
+def _by_module(side: Side) -> dict[str, tuple[float, float]]:
+    """Return µs and kernels per step and rank."""
+    found: dict[str, tuple[float, float]] = {}
+    for digest in side.digests:
+        table, factor = digest.modules, side.per_step(digest)
+        figures = (numbers(table, column) * factor for column in ("time_ns", "count"))
+        for name, time_ns, kernels in zip(texts(table, "module"), *figures, strict=True):
+            before = found.get(name, _NOTHING)
+            found[name] = (before[0] + time_ns / 1e3, before[1] + kernels)
+    return found
 
 
 def compare_shapes(base: Side, candidate: Side) -> Shapes | None:

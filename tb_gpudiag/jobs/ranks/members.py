@@ -76,6 +76,7 @@ def slim(digest: Digest) -> SlimDigest:
         steps=_copied(digest.steps),
         collectives=_copied(digest.collectives),
         kernels=kernels.set_column(column, "path", pa.array([""] * len(kernels), pa.string())),
+        modules=digest.modules.schema.empty_table(),
         operators=digest.operators.schema.empty_table(),
         memory=digest.memory.schema.empty_table(),
         sites=digest.sites.schema.empty_table(),

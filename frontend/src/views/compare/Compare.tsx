@@ -53,6 +53,7 @@ function Shown({ comparison }: { comparison: Comparison }) {
       <Causes comparison={comparison} />
       <FindingChanges comparison={comparison} />
       <Promises verified={comparison.verified} />
+      <Differences title="Modules" items={comparison.modules} />
       <Differences title="Kernels" items={comparison.kernels} />
       <Differences title="Operators" items={comparison.operators} />
       <MemoryDifferences figures={comparison.memory} held={comparison.held} />
