@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tb_gpudiag.digest.building.build_digest import digest_file
-
+from tb_gpudiag.digest.build_digest import digest_file
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.jobs.compare.comparison import compare
 from tb_gpudiag.jobs.compare.comparison_view import comparison_document

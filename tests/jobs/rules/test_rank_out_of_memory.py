@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tb_gpudiag.digest.building.build_digest import digest_file
 
+from tb_gpudiag.digest.build_digest import digest_file
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.members import find_sets
 from tb_gpudiag.jobs.report.job_report import build_jobs
