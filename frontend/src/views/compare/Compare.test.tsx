@@ -42,6 +42,12 @@ const comparison: Comparison = {
     { cause: "sync", base_us: 0, candidate_us: 0 },
   ],
   operators: [],
+  modules: [
+    {
+      ...{ name: "layers.*.attn", candidate_name: "", base_us: 4000, candidate_us: 12000 },
+      ...{ base_count: 2, candidate_count: 2, path: "", family: "" },
+    },
+  ],
   kernels: [
     {
       ...{ name: "<b>gemm</b>", candidate_name: "gemm_fused", base_us: 100, candidate_us: 60 },
@@ -120,6 +126,12 @@ it("shows renamed kernels as text, findings on either side, and estimates next t
   expect(cells(/GD301/)).toEqual(["Copies cost 5%", "Copies cost 2%"]);
   expect(cells(/Input pipeline/)).toEqual(["2.30 ms (2 to 2.60 ms)", "2.50 ms", "right"]);
   expect(screen.getByTitle("It gave what it promised.")).toBeTruthy();
+});
+
+it("shows which module became slower", async () => {
+  shown({ state: "ready", comparison });
+  await screen.findByText("Modules");
+  expect(cells(/layers\.\*\.attn/)).toEqual(expect.arrayContaining(["4 ms", "12 ms", "+8 ms"]));
 });
 
 it("shows whose memory changed at the peak", async () => {
