@@ -114,11 +114,6 @@ OPTIMIZER_FRAME = any_of(
     PATH + rf"\w*optim\w*/({not_before('lr_scheduler')}[^(]*)?\(\d+\): (step|_\w+_step)",
     flags=re.S,
 )
-# Searched for in a whole stack of a snapshot: torch's optimizers make their state, and update weights.
-STATE_MADE = any_of(r"torch/optim/\w+\.py\(\d+\): _init_group")
-UPDATE = any_of(r"torch/optim/\w+\.py\(\d+\): _(single|multi)_tensor_\w+")
-# Each makes its result, and a mean and a deviation of each row, which only a graph saves.
-NORMALIZES = any_of(r"torch/nn/functional\.py\(\d+\): (layer|group)_norm$")
 OPTIMIZER_MADE = any_of(PATH + r"torch/optim/optimizer\.py\(\d+\): __init__", flags=re.S)
 ZERO_GRAD_FRAME = any_of(PATH + r"torch/(optim|nn)/.*\(\d+\): zero_grad", flags=re.S)
 BACKWARD_FRAME = any_of(

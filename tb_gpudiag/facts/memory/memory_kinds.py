@@ -8,11 +8,11 @@ from functools import cached_property
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8, numbered, stable_order
-from tb_gpudiag.facts.core.intervals import groups, places_of_each
+from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8, stable_order
+from tb_gpudiag.facts.core.intervals import groups
 from tb_gpudiag.facts.memory.allocations import RecordedAllocations
 from tb_gpudiag.facts.memory.phase import Phase
-from tb_gpudiag.vocabulary.torch_frames import CHECKPOINT, NORMALIZES, STATE_MADE, UPDATE, outermost_caller
+from tb_gpudiag.vocabulary.torch_frames import outermost_caller
 
 
 class MemoryKind(Enum):
@@ -67,14 +67,6 @@ class Allocations(RecordedAllocations):
 MOST_AT_ONCE = 5
 """Results of one line, layer after layer, that only a graph keeps all: an LSTM has four gates at once."""
 
-MOST_LEFT = 2
-FEWEST_RESULTS = 4
-"""A call of a model that makes so many results, and leaves at most the last two, keeps no graph."""
-
-MOST_NOT_SAVED = 12
-"""Of the first results of a small model, a graph may need none: so many are of several calls, or of a larger
-model."""
-
 
 class _Kinds:
     """Kinds of allocations, as far as they are known.
@@ -107,9 +99,6 @@ class _Kinds:
             # A pass that fails does not end: gradients wait for their optimizer. The first step of an
             # optimizer makes its state.
             self._put(own & self.never & ~follows & self.failed, kind)
-        if self.failed:
-            waits = (self.own == Phase.OPTIMIZER) & self.never
-            self._put(waits & self._is_of_update(), MemoryKind.TEMPORARY)
         # Nor does one in which the recording ends. There, state is what a line makes and never frees.
         kept = (self.own == Phase.OPTIMIZER) & self.never & ~self._is_mostly_freed
         self._put(kept, MemoryKind.OPTIMIZER_STATE)
@@ -133,14 +122,13 @@ class _Kinds:
             self._put(own & in_model & (self.never | ends) & self._goes_on(), MemoryKind.ACTIVATION)
             if self.failed:
                 last = own & in_model & self.never & (self.backward > len(self.phase))
-                last = waits | last if self._records_no_graph() else last & self._never_waited()
+                last = (waits | last) & self._records_no_graph()
                 self._put(last, MemoryKind.TEMPORARY)
                 waits &= ~last
             waits &= self.failed
         else:
             waits &= in_model
-            passes = self._is_mostly_freed & self._keeps_last() & ~self._keeps_many()
-            passes = waits & (passes | self._leaves_results() | self._only_infers() | self._saves_nothing())
+            passes = waits & (self._is_mostly_freed & self._keeps_last() | self._only_infers())
             self._put(passes, MemoryKind.TEMPORARY)
             waits &= ~passes
         self._put(waits, MemoryKind.ACTIVATION)
@@ -208,46 +196,6 @@ class _Kinds:
         code = int(allocations.memory.stack[allocations.curve.event[allocations.failures[-1]]])
         return outermost_caller(stacks[code]) if stacks and code != NONE else ""
 
-    def _leaves_results(self) -> Bool:
-        """Whether a line calls the model that has left no more of each call than what this made last: results
-        that the job keeps. A graph keeps what comes before as well."""
-        allocations = self.allocations
-        forward = (allocations.phase == Phase.FORWARD) & (allocations.stack != NONE)
-        callers = [*map(outermost_caller, allocations.memory.stacks), ""]
-        code, caller_of = numbered(callers), list(dict.fromkeys(callers))
-        called = np.flatnonzero(forward & (code != code[-1])[allocations.stack])
-        leaves = np.zeros(len(allocations), np.bool_)
-        for one, places in places_of_each(code[allocations.stack[called]]):
-            own, caller = called[places], caller_of[one]
-            begins = np.searchsorted(allocations.position[own], allocations.call_begins(caller))
-            if own[-1] + 1 < len(allocations) or (self.failed and caller != self._last_caller()):
-                begins = np.r_[begins, len(own)]  # the last call has returned
-            length, alive = np.diff(begins), allocations.freed[own] == NONE
-            before = np.r_[0, np.cumsum(alive)]
-            early = before[np.maximum(0, begins[1:] - MOST_LEFT)] - before[begins[:-1]]
-            enough = len(length) and length.min() >= FEWEST_RESULTS and length.sum() >= MOST_NOT_SAVED
-            leaves[own] = enough and not (early > 0).any()
-        return leaves
-
-    def _saves_nothing(self) -> bool:
-        """Whether layer norms have let go at once of the means and deviations that a graph saves. Blocks that
-        are computed again save nothing at first."""
-        allocations = self.allocations
-        norms = allocations.in_stack(NORMALIZES) & ~allocations.in_stack(CHECKPOINT)
-        own = np.flatnonzero((self.own == Phase.FORWARD) & norms)
-        stack, size = allocations.stack[own], allocations.bytes[own]
-        largest = np.zeros(len(allocations.memory.stacks), np.int64)
-        np.maximum.at(largest, stack, size)
-        own = own[2 * size <= largest[stack]]
-        # Each is over when another stack allocates.
-        others = np.flatnonzero(np.diff(allocations.stack, append=NONE - 1)) + 1
-        over = np.r_[allocations.position, len(self.phase)][
-            others[np.searchsorted(others, own, side="right")]
-        ]
-        gone = self.end[own] < over
-        # One that fails has not returned.
-        return bool(gone.any() and gone[over < len(self.phase)].all())
-
     def _only_infers(self) -> bool:
         """Whether lines have called a model several times, nothing they made then is kept for a backward
         pass, and no line has made much else that is. A loop over equal layers is one pass of a model that has
@@ -288,19 +236,6 @@ class _Kinds:
         freed = np.bincount(number, weights=~self.never)
         return (2 * freed > np.bincount(number))[number]
 
-    def _never_waited(self) -> Bool:
-        """Whether the same place made others before earlier backward passes, which were all freed before
-        these: no graph saves what it makes."""
-        number, before = self._places, self.backward <= len(self.phase)
-        waited = before & (self.end >= self.backward)
-        made, saved = (np.bincount(number, weights=some, minlength=1) for some in (before, waited))
-        return ((made > 0) & (saved == 0))[number]
-
-    def _keeps_many(self) -> Bool:
-        """Whether more than a pass without a graph needs at once is alive of what the same place made."""
-        number = self._places
-        return (np.bincount(number, weights=self.never) >= MOST_AT_ONCE)[number]
-
     def _keeps_last(self) -> Bool:
         """Whether what is alive is what the same place made last. Of a line that makes several results, a
         graph keeps one of each call."""
@@ -311,14 +246,6 @@ class _Kinds:
         rank[order] = np.arange(len(number)) - np.repeat(np.cumsum(count) - count, count)
         mean = np.bincount(number, weights=rank * alive) / np.maximum(1, np.bincount(number, weights=alive))
         return (mean >= LAST_SHARE * (count - 1))[number]
-
-    def _is_of_update(self) -> Bool:
-        """Whether torch's optimizer allocates it for this update alone: its state has a function of its own,
-        or earlier updates freed what this line made."""
-        makes = self.allocations.in_stack(STATE_MADE)
-        updates = self.allocations.in_stack(UPDATE) & makes.any()
-        # The state of an optimizer that is gone was freed as well.
-        return (updates | self._is_mostly_freed) & ~makes
 
     @cached_property
     def _places(self) -> Int64:

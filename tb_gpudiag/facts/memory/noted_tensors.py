@@ -155,13 +155,11 @@ class NotedHolder:
     """What holds tensors that came.
 
     frames: functions that reach them, what is nearest to them first. limit: how many entries their container
-    takes, where it has fewer; 0 if none is known. type: of the container, or of its owner. in_graph: share of
-    the tensors that no object of Python's refers to, but a graph, or else C++.
+    takes, where it has fewer; 0 if none is known. in_graph: share of the tensors that no object of Python's
+    refers to, but a graph, or else C++.
     """
 
     frames: tuple[tuple[Frame, ...], ...]
-    type: str
-    entries: int
     limit: int
     in_graph: float
 
@@ -197,15 +195,12 @@ def noted_holders(values: Any) -> dict[int, NotedHolder]:
 
 
 def _holder(value: dict[str, Any]) -> NotedHolder:
-    entries, limit = noted_number(value.get("entries")), noted_number(value.get("limit"))
     levels = [_frames(level) for level in value["functions"] if isinstance(level, list)]
-    known = isinstance(value.get("type"), str) and entries is not None and limit is not None
+    graph = value.get("graph")
     return NotedHolder(
         tuple(levels),
-        value["type"] if known else "",
-        entries or 0,
-        limit or 0 if known else 0,
-        graph if isinstance(graph := value.get("graph"), float) and 0 <= graph <= 1 else 0.0,
+        noted_number(value.get("limit")) or 0,
+        graph if isinstance(graph, float) and 0 <= graph <= 1 else 0.0,
     )
 
 

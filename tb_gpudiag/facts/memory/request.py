@@ -27,9 +27,6 @@ LEAST_ROWS = 256
 AS_JOINED = 0.99
 """Of the tensors that a request joins: each of these was rounded up."""
 
-USUAL_SHARE = 0.5
-"""Of a request. A formula that goes wrong asks for a matrix where a row was meant: far more than before."""
-
 MOST_BESIDE = 3
 """A formula has a few steps of one size. More are the layers of a model."""
 
@@ -54,8 +51,6 @@ class Request:
         outside of modules made, if no module made anything of that size.
     formula: in a backward pass, the line that made the first of these.
     of_layer: a layer of torch's own asks for it, whose result is as large as the batch makes it.
-    usual: its line has got as much before, for something that is gone.
-    first: nothing was there that it could be computed from: it is data, or made at its full size.
     """
 
     shapes: list[list[int]] = field(default_factory=list)
@@ -66,8 +61,6 @@ class Request:
     beside_bytes: int = 0
     formula: Frame | None = None
     of_layer: bool = False
-    usual: bool = False
-    first: bool = False
 
 
 def find_request(allocations: Allocations, position: int) -> Request:
@@ -84,23 +77,7 @@ def find_request(allocations: Allocations, position: int) -> Request:
         found,
         beside_bytes=beside,
         of_layer=is_of_layer(stack),
-        usual=_is_usual(allocations, position, code),
-        first=formula and not _has_run(allocations, position),
     )
-
-
-def _has_run(allocations: Allocations, position: int) -> bool:
-    """Whether anything but weights was made before this event."""
-    before = allocations.position < position
-    return bool((before & (allocations.phase != Phase.PARAMETER)).any())
-
-
-def _is_usual(allocations: Allocations, position: int, code: int) -> bool:
-    """Whether something of this stack, about as large, was there and is gone. What is still there may be a
-    part of the same formula."""
-    requested = int(allocations.memory.bytes[allocations.curve.event[position]])
-    earlier = (allocations.stack == code) & (allocations.freed != NONE) & (allocations.freed < position)
-    return bool((allocations.bytes[earlier] >= USUAL_SHARE * requested).any())
 
 
 def _beside(allocations: Allocations, position: int, code: int, place: Frame | None) -> int:

@@ -34,7 +34,7 @@ from tb_gpudiag.rules.shared.out_of_memory import (
     out_of_memory_title,
     requesting_place,
 )
-from tb_gpudiag.rules.shared.peak_advice import INPUTS, KEEP_CACHE, OTHERS, advice_on, is_in_pieces, needless
+from tb_gpudiag.rules.shared.peak_advice import KEEP_CACHE, OTHERS, advice_on, is_in_pieces, needless
 from tb_gpudiag.rules.shared.recording_advice import gpu_memory_not_recorded
 from tb_gpudiag.rules.shared.waste_advice import MODELS, Advice, waste_of
 from tb_gpudiag.wording.quantity import Quantity, number, share_of, size
@@ -126,9 +126,7 @@ def _finding(memory: DeviceMemory, facts: Facts) -> Finding:
     places = [_place(owner) for owner in peak.owners if owner.operator or owner.frame]
     requesting = requesting_place(memory, failure) if failure is not None else None
     if leaks:
-        # What a leak keeps, such as a cache that is made outside of the model, looks like old inputs.
-        rest = [one for one in advice if one != INPUTS] if _is_short_without(memory, leaks) else []
-        advice = [_leak_advice(leak, "Then" if i else "First") for i, leak in enumerate(leaks)] + rest
+        advice = [_leak_advice(leak, "Then" if i else "First") for i, leak in enumerate(leaks)]
     return Finding(
         title=_title(memory, window_ns),
         summary=" ".join(
@@ -208,20 +206,12 @@ def _leak_advice(leak: Explained, when: str) -> Advice:
     )
 
 
-def _is_short_without(memory: DeviceMemory, leaks: list[Explained]) -> bool:
-    """Whether the job would have little room without the leaks, too."""
-    if memory.failure is None or not memory.capacity_bytes:
-        return True
-    held = memory.failure.held.allocated_bytes + memory.failure.requested_bytes - _held(leaks)
-    return held > (1 - ROOM_SHARE) * memory.capacity_bytes
-
-
 def _cost_bytes(memory: DeviceMemory, leaks: list[Explained]) -> int:
     """Return what can be saved at the peak. What leaks hold counts as GD401's cost."""
     if not leaks and (found := needless(memory)):
         return sum(waste.bytes for waste in found)
     variable = sum(owner.bytes for owner in memory.peak.owners if owner.kind not in _FIXED)
-    return max(0, variable - _held(leaks)) if _is_short_without(memory, leaks) else 0
+    return 0 if leaks else variable
 
 
 def _consequence(memory: DeviceMemory) -> str:

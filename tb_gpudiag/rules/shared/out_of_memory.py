@@ -128,7 +128,7 @@ def _is_giant(memory: DeviceMemory, failure: Failure) -> bool:
     together: with the tensor or two that its formula made before it, than all others."""
     # A backward pass has the sizes of the forward pass, which fitted: several of them may not.
     in_backward = failure.held.phase is Phase.BACKWARD and failure.request.formula is None
-    if failure.request.of_layer or failure.request.usual or in_backward:
+    if failure.request.of_layer or in_backward:
         return False
     beside, capacity = failure.request.beside_bytes, memory.capacity_bytes
     requested, held = failure.requested_bytes + beside, failure.held.allocated_bytes - beside

@@ -78,11 +78,6 @@ _GIANT = Advice(
     "one-hot codes and attention without a fused kernel. If the size is meant, compute it in parts.",
     CODE["giant"],
 )
-_FIRST = Advice(
-    "Nothing was there that this could be computed from: it is data, or made at its full size. Leave a data "
-    "set in the host's memory, and copy one batch at a time.",
-    CODE["inputs"],
-)
 _POOL = Advice(
     "Capture all CUDA graphs into one shared pool, the largest first, and allocate tensors of other streams "
     "on the stream that uses them.",
@@ -267,8 +262,6 @@ def _of_cause(memory: DeviceMemory) -> list[Advice]:
     if memory.failure is None:
         return []
     cause = cause_of(memory, memory.failure)
-    if cause is FailureCause.GIANT and memory.failure.request.first:
-        return [_FIRST]
     if cause is FailureCause.FRAGMENTED and memory.failure.expandable:
         return [_PAD]
     return _OF_CAUSE.get(cause, [])

@@ -91,17 +91,6 @@ def test_a_request_for_as_much_as_several_tensors_take_joins_them(
     assert ("The request itself is the problem" in found.summary) is giant
 
 
-@pytest.mark.parametrize("operands", [0, 2])
-def test_the_first_tensor_of_all_is_data(operands: int, tmp_path: Path) -> None:
-    """Of two small tensors that are there, a formula may make a large one by mistake."""
-    snapshot = small_model()
-    for i in range(operands):
-        snapshot.allocate(MIB, at=10 + i, stack=["train.py(4): main"])
-    found = found_in(fail(snapshot, 4000, ["train.py(5): main", "data.py(7): load"]), tmp_path)
-    assert ("Leave a data set in the host's memory" in found.fix.text) is (operands == 0)
-    assert ("broadcast" in found.fix.text) is (operands > 0)
-
-
 @pytest.mark.parametrize("layer", ["upsampling.py(175): forward", "loss.py(600): forward"])
 def test_a_layer_asks_for_what_the_batch_makes_and_a_loss_compares(layer: str, tmp_path: Path) -> None:
     stack = [

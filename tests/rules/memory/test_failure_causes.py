@@ -133,29 +133,6 @@ def test_a_forward_pass_whose_results_are_freed_on_the_way_is_inference(tmp_path
     assert "checkpoint" not in found.fix.code
 
 
-@pytest.mark.parametrize(("kept", "advised"), [(0, True), (8, False)])
-def test_one_pass_that_leaves_only_its_result_needs_no_gradients(
-    kept: int, advised: bool, tmp_path: Path
-) -> None:
-    """A loss is computed from the result of the first call of a model. kept: layers whose results stay."""
-    snapshot = small_model()
-    snapshot.segment(400 * MIB, at=2)
-    call = ["score.py(5): rate", CALL, "model.py(8): forward"]
-    for i in range(12):
-        result = snapshot.allocate(
-            4 * MIB, at=10 + 2 * i, stack=[*call, f"model.py({20 + i}): layer", MODULE]
-        )
-        if i >= kept:
-            snapshot.free(result, at=11 + 2 * i)
-    snapshot.allocate(150 * MIB, at=50, stack=call)
-    snapshot.allocate(100 * MIB, at=60, stack=["score.py(6): rate"])
-    snapshot.out_of_memory(190 * MIB, at=70, device_free=MIB)
-    snapshot.traces[0][-1]["frames"] = snapshot.traces[0][-2]["frames"]
-    found = found_in(snapshot, tmp_path)
-    assert ("inference_mode" in found.fix.code) is advised
-    assert ("accumulate" in found.fix.text) is not advised
-
-
 def test_retries_in_the_backward_pass_count(tmp_path: Path) -> None:
     """The engine's threads have no frames; empty_cache() is called from Python and has some."""
     snapshot = small_model()
