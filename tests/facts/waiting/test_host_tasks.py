@@ -81,7 +81,7 @@ def test_the_first_task_around_a_span_decides_and_the_caller_is_that_of_the_oute
         HostTask.PREPARING,
     ]
     assert tasks.call[resize] == log
-    assert tasks.caller(np.array([resize, load, train])).tolist() == [train, train, NONE]
+    assert tasks.caller(np.array([resize, load, train])).tolist() == [train, train, train]
 
 
 def test_random_tensors_of_the_host_are_a_task_of_a_job_with_a_gpu() -> None:
