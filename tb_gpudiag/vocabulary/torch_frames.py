@@ -43,6 +43,7 @@ SINGLE_PROCESS = any_of(rf".*{SINGLE_PROCESS_ITERATOR}.*")
 # What fetching a batch consists of.
 LOADER_START = any_of(_DATA + r"dataloader\.py\(\d+\): (_get_iterator|__init__)", flags=re.S)
 LOADER_WAIT = any_of(_DATA + r"dataloader\.py\(\d+\): (_try_get_data|_get_data)", flags=re.S)
+LOADER_INDICES = any_of(_DATA + r"dataloader\.py\(\d+\): _next_index", flags=re.S)
 LOADER_FETCH = any_of(_DATA + r"_utils/fetch\.py\(\d+\): .*", flags=re.S)
 LOADER_COLLATE = any_of(_DATA + r"_utils/collate\.py\(\d+\): .*", flags=re.S)
 LOADER_PIN = any_of(_DATA + r"_utils/pin_memory\.py\(\d+\): .*", flags=re.S)

@@ -109,6 +109,18 @@ def test_a_leak_that_ends_the_job_comes_first(tmp_path: Path) -> None:
     assert [f.rule.id for f in outcome.findings] == ["GD491", "GD991", "GD490"]
 
 
+def test_what_the_job_computes_is_said_first_only_among_hints(tmp_path: Path) -> None:
+    facts = facts_of(job([0] * 5, device_bytes=100 * MIB), tmp_path)
+    computes = Finding("t", "s", Fix("f"), severity=Severity.INFO, leads=True)
+    growth = Finding("t", "s", Fix("f"), cost_bytes_per_step=1, severity=Severity.WARNING)
+    hint = replace(_finding(facts.window.duration_ns), severity=Severity.INFO)
+    of_kernels, of_memory = replace(_rule(2, computes), id="GD592"), replace(_rule(0, growth), id="GD490")
+    hints = run_rules(facts, [_rule(1, hint), of_kernels])
+    assert [f.rule.id for f in hints.findings] == ["GD592", "GD991"]
+    with_leak = run_rules(facts, [_rule(1, hint), of_kernels, of_memory])
+    assert with_leak.findings[0].rule.id == "GD490"
+
+
 def test_findings_rank_by_severity_and_then_by_the_middle_of_what_their_fix_saves() -> None:
     """What nobody could measure is a hint."""
     facts = facts_of_story(two_steps(400))  # two steps of 1,000 µs

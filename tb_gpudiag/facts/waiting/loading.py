@@ -24,15 +24,17 @@ class LoadPart(IntEnum):
     START = 0  # create the iterator and start its workers
     WAIT = 1  # wait for workers: at the queue that they fill, or until one answers
     RECEIVE = 2  # receive a worker's batch in this process
-    ITEMS = 3  # get the data set's items, one after another
-    COLLATE = 4  # make a batch of the items
-    PIN = 5  # copy the batch into pinned memory
+    INDICES = 3  # have the sampler choose the items, which this process does for workers as well
+    ITEMS = 4  # get the data set's items, one after another
+    COLLATE = 5  # make a batch of the items
+    PIN = 6  # copy the batch into pinned memory
 
 
 # The innermost of these frames decides.
 _FRAMES = (
     (LoadPart.START, torch_frames.LOADER_START),
     (LoadPart.WAIT, torch_frames.LOADER_WAIT),
+    (LoadPart.INDICES, torch_frames.LOADER_INDICES),
     (LoadPart.ITEMS, torch_frames.LOADER_FETCH),
     (LoadPart.COLLATE, torch_frames.LOADER_COLLATE),
     (LoadPart.PIN, torch_frames.LOADER_PIN),

@@ -55,13 +55,15 @@ ERROR_SHARE = levels.LARGE
 FEWEST_FRESH = 2
 
 
-# Text can be tokenized once, before training. That is the fix if tokenizing takes this share of the waiting.
+# Text can be tokenized once, before training, and no worker chooses the items of a batch. That decides on the
+# fix from this share of the waiting.
 MOSTLY = levels.HALF
 
 _PARTS = {
     LoadPart.START: "Starting the loader",
     LoadPart.WAIT: "Waiting for workers",
     LoadPart.RECEIVE: "Receiving from workers",
+    LoadPart.INDICES: "Choosing items",
     LoadPart.ITEMS: "Fetching items",
     LoadPart.COLLATE: "Collating",
     LoadPart.PIN: "Pinning",
@@ -119,6 +121,7 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
         else _fix(
             kind,
             pipeline=facts.job.pipeline,
+            choosing=parts.get(LoadPart.INDICES, 0) >= MOSTLY * cost_ns,
             receiving=receiving,
             anew=anew,
             crowded=bool(crowded),
@@ -164,12 +167,15 @@ def _who_loads(kind: str, *, receiving: bool) -> str:
     return "Worker processes load the batches and do not keep up. "
 
 
-def _fix(kind: str, *, pipeline: bool, receiving: bool, anew: bool, crowded: bool, gpu: bool) -> Fix:
-    """anew: most of the time is for new iterators. crowded: workers may want more cores than there are. gpu:
-    the batches go to a GPU."""
+def _fix(
+    kind: str, *, pipeline: bool, choosing: bool, receiving: bool, anew: bool, crowded: bool, gpu: bool
+) -> Fix:
+    """choosing: the sampler takes most of the time. anew: most of it is for new iterators. crowded: workers
+    may want more cores than there are. gpu: the batches go to a GPU."""
     workers = f"{CODE['workers']}\n{CODE['to_gpu']}" if gpu else CODE["workers"]
     cases = (
         (pipeline, PIPELINE_FIX.text, PIPELINE_FIX.code),
+        (choosing, _SAMPLER, CODE["sampler"]),
         (
             anew,
             "Start workers once, with persistent_workers=True, and make one iterator per epoch.",
@@ -186,6 +192,7 @@ def _fix(kind: str, *, pipeline: bool, receiving: bool, anew: bool, crowded: boo
 
 
 _CROWDED = "Make each item cheaper to load, and try fewer workers: cores may be short."
+_SAMPLER = "Make the sampler cheaper: it runs in this process, with workers as well."
 _AHEAD = "Load batches ahead of time, in worker processes."
 _RECEIVING = "Let a thread of the loader receive batches, and send fewer tensors."
 _MORE_WORKERS = (

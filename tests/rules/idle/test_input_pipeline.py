@@ -101,6 +101,19 @@ def test_splits_the_time_by_the_innermost_of_torchs_frames(tmp_path: Path) -> No
     assert evidence["Pinning"] == _part(10, 200)
 
 
+def test_a_sampler_runs_in_the_training_process_so_workers_are_no_fix(tmp_path: Path) -> None:
+    def fetch(main: HostThread, at: float, us: float) -> None:
+        main.loader(at=at, us=us)
+        main.frame("torch/utils/data/dataloader.py(714): _next_index", at=at, us=us - 40)
+        main.frame("train.py(45): __iter__", at=at, us=us - 40)
+        main.frame("torch/utils/data/_utils/fetch.py(49): fetch", at=at + us - 40, us=40)
+
+    found = finding(RULE.check(facts_of(one_gap(fetch, 400), tmp_path)))
+    assert figures(found)["Choosing items"] == _part(360, 400)
+    assert "sampler" in found.fix.text
+    assert "workers" not in found.fix.code
+
+
 def test_reports_waiting_for_workers(tmp_path: Path) -> None:
     def wait(main: HostThread, at: float, us: float) -> None:
         main.loader(at=at, us=us, workers=4)
