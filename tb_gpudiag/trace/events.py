@@ -92,7 +92,8 @@ class Events:
     called_from: Int32  # of a Python frame of torch 2.14 and later: index into `calling_lines`, or NONE
     shapes: Int32  # of an operator: index into `input_shapes`, or NONE
     types: Int32  # of an operator whose cost follows from its inputs: index into `input_types`, or NONE
-    settings: Int32  # of convolutions and attention: index into `input_settings`, or NONE
+    # Of convolutions and attention, and the grid and block of kernels: index into `input_settings`, or NONE
+    settings: Int32
     strides: Int32  # of elementwise operators, norms and reductions: index into `input_strides`, or NONE
     annotation: Int32  # of a kernel of a CUDA graph: index into `annotations`, or NONE
     launched: Int32  # of ROCm's launch calls: index into `launched_kernels`, or NONE
@@ -103,7 +104,8 @@ class Events:
     calling_lines: list[str]  # of the frame around, e.g. `train.py:12`
     input_shapes: list[str]  # JSON, e.g. `[[128, 768], [768, 768]]`
     input_types: list[str]  # JSON, e.g. `["float", "c10::BFloat16"]`
-    input_settings: list[str]  # JSON of inputs that are not tensors, e.g. `["", "", "[1, 1]", "False"]`
+    # JSON of inputs that are not tensors, e.g. `["", "", "[1, 1]", "False"]`; or `[64, 1, 1] × [256, 1, 1]`
+    input_settings: list[str]
     input_strides: list[str]  # JSON, in elements, e.g. `[[768, 1], [1, 768]]`
     annotations: list[str]  # modules, or names that the capture gave
     launched_kernels: list[str]

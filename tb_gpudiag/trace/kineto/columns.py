@@ -30,6 +30,7 @@ from tb_gpudiag.trace.trace_parts import (
     SpanColumns,
     TracePart,
     encoded,
+    texts_of,
 )
 from tb_gpudiag.vocabulary.collective_kinds import BACK_END_MARK, CALL
 from tb_gpudiag.vocabulary.kernel_names import communicates
@@ -157,7 +158,7 @@ def _spans(
         called_from=fields.texts("called_from", rows, most=_LONGEST_STACK),
         shapes=fields.texts("input_shapes", rows, most=_LONGEST_SHAPES),
         types=_texts_where(_has_types, fields, "input_types", rows, name),
-        settings=_texts_where(_has_settings, fields, "settings", rows, name),
+        settings=_settings(fields, rows, name, np.flatnonzero(kernels)),
         strides=_texts_where(_has_strides, fields, "strides", rows, name),
         launched=_launched(fields, rows, name),
         annotation=_annotations(fields, rows, numbers["sequence"] != NONE, category == Category.KERNEL),
@@ -232,6 +233,23 @@ def _texts_where(
     if not keeps.any():
         return all_empty(len(name))
     return fields.texts(field, rows, where=keeps[name.indices.to_numpy()], most=_LONGEST_SHAPES)
+
+
+def _settings(fields: Fields, rows: Int64, name: pa.DictionaryArray, kernel: Int64) -> pa.DictionaryArray:
+    """Read what layers are given besides tensors, and the grid and block of kernels. kernel: their places in
+    `rows`."""
+    given = _texts_where(_has_settings, fields, "settings", rows, name)
+    grid, block = (fields.texts(key, rows[kernel], most=_LONGEST_GRID) for key in _GRIDS[0])
+    grids, blocks = grid.dictionary.to_pylist(), block.dictionary.to_pylist()
+
+    def launch(pair: int) -> str:
+        sides = grids[pair // len(blocks)], blocks[pair % len(blocks)]
+        return " × ".join(sides) if all(sides) else ""
+
+    launches = texts_of(grid.indices.to_numpy() * np.int64(len(blocks)) + block.indices.to_numpy(), launch)
+    code = given.indices.to_numpy().copy()
+    code[kernel] = len(given.dictionary) + launches.indices.to_numpy()
+    return encoded(code, [*given.dictionary.to_pylist(), *launches.dictionary.to_pylist()])
 
 
 def _annotations(fields: Fields, rows: Int64, in_graph: Bool, kernel: Bool) -> pa.DictionaryArray:

@@ -21,6 +21,7 @@ from tb_gpudiag.trace.trace_parts import (
     TracePart,
     counter_part,
     gpu_threads,
+    launches,
     memory_part,
     part,
     small,
@@ -128,6 +129,7 @@ def kernels(database: Database, devices: Devices, processes: Processes) -> Itera
                     at["staticSharedMemory"] == MISSING, NONE, small(shared[0] + shared[1])
                 ),
             },
+            {"settings": launches(np.stack([at[side] for side in (*_GRID, *_BLOCK)], axis=1))},
         )
 
 
@@ -302,6 +304,7 @@ def _work(
     device: Int32,
     processes: Processes,
     columns: dict[str, npt.NDArray[Any]],
+    texts: dict[str, pa.DictionaryArray] | None = None,
 ) -> TracePart:
     at = rows.numbers
     stream = small(at["streamId"])
@@ -310,7 +313,7 @@ def _work(
         "stream": stream,
         "correlation": processes.correlation(at["globalPid"], at["correlationId"]),
     }
-    return part(category, name, at, gpu_threads(device, stream), {**place, **columns})
+    return part(category, name, at, gpu_threads(device, stream), {**place, **columns}, texts)
 
 
 def _product(rows: Rows, sides: tuple[str, ...]) -> npt.NDArray[np.float64]:

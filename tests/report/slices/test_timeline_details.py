@@ -104,6 +104,12 @@ def test_a_kernel_has_the_stack_of_its_launch_and_the_wait_that_it_ends(prepared
     ]
 
 
+def test_a_kernel_has_the_grid_and_block_that_were_recorded(prepared: Prepared) -> None:
+    sizes = details(prepared, "gemm", "kernel").settings.replace(" ", "")
+    assert sizes == "[160,1,1]×[256,1,1]"
+    assert details(prepared, "mm", "operator").settings == ""
+
+
 def test_links_go_both_ways(prepared: Prepared) -> None:
     assert linked(details(prepared, "Synchronize", "call")) == [("release", True, "gemm")]
     assert linked(details(prepared, "launch", "call")) == [("launch", False, "gemm")]

@@ -47,6 +47,7 @@ def test_a_kernel_and_its_launch(tmp_path: Path) -> None:
         32,
         8,
     )
+    assert events.input_settings[events.settings[kernel]] == "[20, 1, 1] × [96, 1, 1]"
     assert trace.start_ns == 100
     assert trace.metadata.base_time_ns == SESSION_START_NS
     assert trace.metadata.device_properties[0]["name"] == "A100"

@@ -143,9 +143,11 @@ function Arguments({ details: d }: { details: EventDetails }) {
     <>
       <Fact name="Input shapes" value={d.shapes} />
       <Fact name="Input types" value={d.types} />
-      <Fact name="Other inputs" value={d.settings} />
+      <Fact
+        name={d.warps_per_block > 0 || d.blocks > 0 ? "Grid × block" : "Other inputs"}
+        value={d.settings}
+      />
       <Fact name="Size" value={some(d.bytes, bytes(d.bytes))} />
-      <Fact name="Blocks" value={some(d.blocks)} />
       <Fact name="Blocks per SM" value={some(d.blocks_per_sm, d.blocks_per_sm.toPrecision(3))} />
       <Fact name="Warps per block" value={some(d.warps_per_block)} />
       <Fact name="Registers per thread" value={some(d.registers)} />
