@@ -293,7 +293,7 @@ function Table<T extends { key: number; name: string }>(props: RowsProps<T>) {
       order={order}
       onOrder={setOrder}
       rowHeight={group === "shapes" || group === "stack" || kind === "kernel" ? TWO_LINES_PX : LINE_PX}
-      maxHeight="380px"
+      maxHeight="300px"
       minWidth={columns.some(({ id }) => id.startsWith("change_")) ? (kind === "kernel" ? 1620 : 1500) : 900}
       onOpen={(row) => onOpen(isOpen(row) && open ? null : { kind, group, key: row.key, name: row.name })}
       isOpen={isOpen}

@@ -1,5 +1,5 @@
 import { SegmentedControl, TextInput } from "@mantine/core";
-import { useCallback, useMemo, useState } from "react";
+import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { count, percent, plural, time } from "../../base/format";
 import { below, trunk, type FlameOrder } from "../../canvas/flame";
 import { kindLabel } from "../../canvas/theme";
@@ -83,8 +83,11 @@ function nothing(state: string | undefined, weight: string): string {
 
 function Path({ tree, onRoot }: { tree: CallTree; onRoot: (root: number | null) => void }) {
   const [last] = tree.path.slice(-1);
+  const nav = useRef<HTMLElement>(null);
+  // A stack in the tables above leads here.
+  useEffect(() => nav.current?.closest("section")?.scrollIntoView({ block: "nearest" }), [last?.node]);
   return (
-    <nav className="gd-flame-path" aria-label="Zoomed into">
+    <nav ref={nav} className="gd-flame-path" aria-label="Zoomed into">
       <button type="button" className="gd-link" onClick={() => onRoot(null)}>
         All threads
       </button>

@@ -14,7 +14,7 @@ import { optionsOf } from "../recording/parts";
 import type { OpenRow } from "./openRow";
 import { Roofline } from "./Roofline";
 
-/** Time by operator and kernel, and the call tree. */
+/** Time by operator and kernel, how near to the GPU's peaks they are, and the call tree. */
 export default function Operators({ entry, report }: ReportProps) {
   const nodes = tableOf(report, "graph_kernels");
   return (
@@ -69,15 +69,6 @@ function Calls({ entry, report }: ReportProps) {
           />
         </div>
       )}
-      <FlameSection
-        {...{ entry, span, hasGpu, marked, root }}
-        onRoot={setRoot}
-        onName={(picked, category) => {
-          setName(picked);
-          setOpen(null);
-          setKind((now) => KIND_OF[category] ?? now);
-        }}
-      />
       <CallTables
         {...{ entry, report, span, hasGpu, kind, open, marked }}
         onKind={(next) => {
@@ -91,6 +82,15 @@ function Calls({ entry, report }: ReportProps) {
         onRoot={setRoot}
       />
       <Roofline entry={entry} wanted={hasGpu} how={optionsOf(report).shapes} />
+      <FlameSection
+        {...{ entry, span, hasGpu, marked, root }}
+        onRoot={setRoot}
+        onName={(picked, category) => {
+          setName(picked);
+          setOpen(null);
+          setKind((now) => KIND_OF[category] ?? now);
+        }}
+      />
     </>
   );
 }
