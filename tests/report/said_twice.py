@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from statistics import median
 
+from tb_gpudiag.jobs.report.job_view import job_document
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.essentials import without_hints
+from tb_gpudiag.report.views.text import document_text
 from tb_gpudiag.rules.rule import LEAST_ERROR_NS
 from tb_gpudiag.rules.savings import LEAST_PLANNED, MORE_THAN_COST
 from tb_gpudiag.wording.format import share, time_us
@@ -56,6 +58,22 @@ def contradictions_of_row(row: pb.RunRow, report: pb.Report) -> list[str]:
         "step without the profiler": (row.unprofiled_step_us, report.step_time.unprofiled_us),
     }
     return [f"{name}: {a} in the table, {b} in the report" for name, (a, b) in figures.items() if a != b]
+
+
+def contradictions_of_job(job: pb.JobReport) -> list[str]:
+    """Return where the findings of a job say two things: the page says savings per step, the command over the
+    step window."""
+    step_us = median(rank.step_us for rank in job.ranks)
+    said = [
+        f"{_name(finding)} saves {us} us of a step of {step_us} us, or {share:.1%} of the job"
+        for finding in job.findings
+        for us, share in (
+            (finding.saving.low_per_step_us, finding.saving.low_share),
+            (finding.saving.high_per_step_us, finding.saving.high_share),
+        )
+        if abs(us - share * step_us) > EXACT_US
+    ]
+    return [*said, *_missing(job.findings, document_text(job_document([job])))]
 
 
 def window_us(report: pb.Report) -> float:
@@ -209,8 +227,12 @@ def _about(finding: pb.Finding) -> frozenset[str]:
 
 def _text(report: pb.Report) -> Iterator[str]:
     """The text has the same figures."""
-    text = " ".join(to_text([report]).replace("\u00a0", " ").split())
-    for finding in without_hints(report.findings):
+    return _missing(without_hints(report.findings), to_text([report]))
+
+
+def _missing(findings: Sequence[pb.Finding], text: str) -> Iterator[str]:
+    text = " ".join(text.replace("\u00a0", " ").split())
+    for finding in findings:
         for figure in _figures(finding):
             if figure.replace("\u00a0", " ") not in text:
                 yield f"{_name(finding)}: the text does not say {figure}"

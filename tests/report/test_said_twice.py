@@ -8,16 +8,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tb_gpudiag.digest.build_digest import build_digest
+from tb_gpudiag.jobs.report.job_report import build_jobs
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.report.wire import from_json, to_json
 from tb_gpudiag.service.index.run_rows import run_row
 from tb_gpudiag.trace.files.file_names import TraceFile
+from tb_gpudiag.trace.files.find import find_traces
 from tests.builder import TraceBuilder
 from tests.facts.any_traces import any_traces
 from tests.real_traces import FILES, file_at, real_facts, real_report
 from tests.report.reports import report_of, usual_report
-from tests.report.said_twice import contradictions, contradictions_of_row
+from tests.report.said_twice import contradictions, contradictions_of_job, contradictions_of_row
 from tests.simulator.diagnosed import simulated_facts
 from tests.simulator.scenarios import different_scenarios
 
@@ -42,6 +44,15 @@ def test_a_real_trace(shared_traces: Path, path: str) -> None:
     facts, report, file = real_facts(path), real_report(path), file_at(str(shared_traces / path))
     assert contradictions(from_json(to_json(report), pb.Report)) == []
     assert contradictions_of_row(run_row(build_digest(facts, report, file)), report) == []
+
+
+@pytest.mark.parametrize("folder", ["v100_dlrm_8ranks", "h100_nanogpt_8ranks"])
+def test_a_real_job(shared_traces: Path, folder: str) -> None:
+    files = find_traces(str(shared_traces / folder)).files
+    digests = [build_digest(real_facts(file.path), real_report(file.path), file) for file in files]
+    (job,) = build_jobs(digests).reports
+    assert job.findings
+    assert contradictions_of_job(job) == []
 
 
 def _saves_more(report: pb.Report) -> None:

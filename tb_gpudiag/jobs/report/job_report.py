@@ -102,7 +102,7 @@ def build_job_report(
 
 def _findings(facts: JobFacts, outcome: Outcome, shared: Sequence[SharedFinding]) -> list[pb.Finding]:
     """Return the job's findings and those that its ranks share, in the order of `run_job_rules`."""
-    whole = Whole(facts.job_ns, max(member.step_time.median for member in facts.set.members))
+    whole = Whole(facts.job_ns, float(np.median([one.step_time.median for one in facts.set.members])))
     leads = {one.rule.id for one in outcome.findings if one.finding.leads}
     found = [finding_message(one, whole) for one in outcome.findings]
     found += [shared_message(one, facts, whole) for one in shared]
