@@ -20,6 +20,7 @@ from tb_gpudiag.rules.rule import AnyRule
 from tb_gpudiag.rules.shared.cpu_verdict import cpu_verdict
 from tb_gpudiag.rules.shared.emptied_cache import emptying_sentences
 from tb_gpudiag.rules.shared.host_task_fixes import waits_sentence
+from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.rules.shared.leak import leak_headlines, leak_sentences
 from tb_gpudiag.rules.shared.lost_time import (
     CLEAR_LEAD,
@@ -124,11 +125,14 @@ def _parts(facts: Facts, device: DeviceFacts, lost: Lost) -> WindowParts:
 
 def _busy(facts: Facts, parts: WindowParts) -> tuple[str, float]:
     """How busy the GPU was, in words and as a share of the step window."""
-    inferred = bool(len(facts.steps)) and not facts.recorded.steps
-    steps = f": {count(len(facts.steps), 'inferred step')}" if inferred else ""
+    steps = f": {count(len(facts.steps), 'inferred step')}" if _inferred(facts) else ""
     busy = parts.busy_ns / parts.window_ns
     said = f"The GPU was busy {share(busy)} of the step window ({time_ns(parts.window_ns)}){steps}."
     return said, busy
+
+
+def _inferred(facts: Facts) -> bool:
+    return len(facts.steps) > 0 and not facts.recorded.steps
 
 
 def _gpu(judged: Judged, ranked: Sequence[AnyRule]) -> Verdict:
@@ -137,11 +141,12 @@ def _gpu(judged: Judged, ranked: Sequence[AnyRule]) -> Verdict:
     limiter, said = doubted(judged, _limiter(parts, ranked))
     if limiter == "compute":
         said = f"{said} {_one_kernel(facts)}".strip()
-    said = " ".join(filter(None, [said, waits_sentence(facts, limiter), *slowed_sentences(facts)]))
+    small = KernelTime(facts).small_model_sentence
+    said = " ".join(filter(None, [said, waits_sentence(facts, limiter), small, *slowed_sentences(facts)]))
     for taken_ns, sentence in ((parts.lost_ns, _LOST), (parts.profiler_ns, _PROFILER)):
         if LIMITER_SHARE * parts.window_ns <= taken_ns < MOSTLY_UNSEEN * parts.window_ns:
             start += f" {sentence.format(share(taken_ns, parts.window_ns))}"
-    left_out = left_out_sentences(facts.steady, inferred=not facts.recorded.steps and len(facts.steps) > 0)
+    left_out = left_out_sentences(facts.steady, inferred=_inferred(facts))
     sentences = [*left_out, start, said] if leads(facts.steady) else [start, said, *left_out]
     return Verdict(limiter, " ".join(sentences), busy)
 

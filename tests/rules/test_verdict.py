@@ -15,13 +15,14 @@ from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.answer import Finding, Fix, Saving, Severity
 from tb_gpudiag.rules.outcome import RuleFinding
 from tb_gpudiag.rules.run import run_rules
+from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.rules.shared.lost_time import lost_time, split_window
 from tb_gpudiag.rules.shared.verdict_sentences import first_fix_sentence, left_out_sentences
 from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.wording.format import share
 from tests.builder import TraceBuilder
 from tests.facts import facts_of as story_facts_of
-from tests.rules.stage import facts_of, healthy, one_gap, without_gpu
+from tests.rules.stage import STEP_AT, facts_of, healthy, one_gap, one_step, without_gpu
 from tests.simulator.diagnosed import simulated_facts
 from tests.simulator.scenarios import different_scenarios
 from tests.with_each import with_each
@@ -69,6 +70,25 @@ def test_the_sentence_has_the_accounts_numbers(tmp_path: Path) -> None:
 
 def test_a_healthy_job_is_limited_by_computing(tmp_path: Path) -> None:
     assert find_verdict(facts_of(healthy(), tmp_path)).limiter == "compute"
+
+
+@pytest.mark.parametrize(
+    ("us", "blocks", "told"),
+    [(2, 8, True), (2, 80, False), (20, 8, False)],
+    ids=["tiny kernels", "short kernels that fill the GPU", "long kernels"],
+)
+def test_a_model_that_is_too_small_for_its_gpu_is_told_so(
+    us: int, blocks: int, told: bool, tmp_path: Path
+) -> None:
+    """On a GPU with 80 multiprocessors."""
+    trace, main = one_step()
+    for i in range(10):
+        at = STEP_AT + i * 90
+        main.op("aten::mm", at=at, us=80)
+        main.launch("gemm", at=at + 60, us=10, runs_at=at + 68, runs_us=us, grid=(blocks, 1, 1))
+    sentence = plain(KernelTime(facts_of(trace, tmp_path)).small_model_sentence)
+    small = "its kernels take 2 µs on average, and have blocks for 10.0% of the multiprocessors"
+    assert (small in sentence) == ("too small for this GPU" in sentence) == told
 
 
 def test_a_job_without_a_gpu_speaks_of_the_main_thread(tmp_path: Path) -> None:

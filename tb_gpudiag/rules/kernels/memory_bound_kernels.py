@@ -10,7 +10,7 @@ from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code, page_fixes
-from tb_gpudiag.rules.shared.kernel_time import KernelTime
+from tb_gpudiag.rules.shared.kernel_time import NEARLY_EMPTY_NS, KernelTime
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.wording.quantity import number
@@ -23,9 +23,6 @@ FIXES = page_fixes(__name__)
 # window is worth trying a compiler.
 LEAST_SHARE = levels.SIZEABLE
 
-# An empty kernel takes 2 to 3 µs. Kernels shorter than this are limited by launching (GD201).
-SHORTEST_NS = 5_000
-
 # These do a few operations per element that they read or write. A GPU could do a hundred.
 BOUND_BY_MEMORY = (Family.ELEMENTWISE, Family.REDUCTION, Family.NORMALIZATION, Family.SOFTMAX, Family.COPY)
 
@@ -35,7 +32,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     time = KernelTime(facts)
     kernels = time.kernels
     bound = np.isin(kernels.family, np.array(BOUND_BY_MEMORY, np.uint8))
-    bound &= kernels.is_kernel & (kernels.duration_ns >= SHORTEST_NS)
+    bound &= kernels.is_kernel & (kernels.duration_ns >= NEARLY_EMPTY_NS)
     bound &= ~time.device.unfused_attention.between  # the fix of GD503 removes them, reported or not
     removable_ns = _removable_by_fusion(kernels, bound)
     removable = removable_ns > 0

@@ -12,7 +12,7 @@ from tb_gpudiag.facts.kernels.multiprocessors import unused_ns
 from tb_gpudiag.facts.kernels.roofline import Roofline
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
-from tb_gpudiag.rules.shared.kernel_time import KernelTime
+from tb_gpudiag.rules.shared.kernel_time import NEARLY_EMPTY_NS, KernelTime
 from tb_gpudiag.rules.shared.roofline_evidence import operator_evidence, why_slow
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.engines import Server
@@ -23,9 +23,6 @@ CODE = fix_code(__name__)
 
 # Public training traces lose 1 to 1.5% of the window this way, one of a small model in a CUDA graph 8%.
 LEAST_SHARE = levels.NOTICEABLE
-
-# An empty kernel takes 2 to 3 µs. Kernels shorter than this are limited by launching (GD201).
-SHORTEST_NS = 5_000
 
 SHAPES_SHOWN = 2
 
@@ -46,7 +43,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         (blocks < 1)
         & kernels.is_kernel
         & (kernels.family != Family.COLLECTIVE)
-        & (kernels.duration_ns >= SHORTEST_NS)
+        & (kernels.duration_ns >= NEARLY_EMPTY_NS)
     )
     # Leave out kernels that overlap another finding.
     already = claimed.get(time.device.id, EMPTY)
@@ -101,7 +98,7 @@ def _fix(server: Server | None, *, matmuls: bool, compiled: bool) -> Fix:
 
 def _without_multiprocessors(kernels: Kernels) -> str:
     """What the trace lacks: the GPU's multiprocessors, or the kernels' blocks, too."""
-    known = ~np.isnan(kernels.blocks) & (kernels.duration_ns >= SHORTEST_NS)
+    known = ~np.isnan(kernels.blocks) & (kernels.duration_ns >= NEARLY_EMPTY_NS)
     if not known.any():
         return "the trace does not say how many blocks its kernels had"
     blocks = float(np.average(kernels.blocks[known], weights=kernels.duration_ns[known]))

@@ -21,7 +21,8 @@ from tb_gpudiag.rules.rule import Claimed
 from tb_gpudiag.rules.shared.lost_time import Where, longest, places
 from tb_gpudiag.rules.shared.roofline_evidence import operator_evidence, stated_peaks
 from tb_gpudiag.vocabulary import levels
-from tb_gpudiag.wording.format import share
+from tb_gpudiag.vocabulary.kernel_families import Family
+from tb_gpudiag.wording.format import share, time_ns
 from tb_gpudiag.wording.quantity import duration
 
 if TYPE_CHECKING:
@@ -32,6 +33,14 @@ LESS_TO_MOVE = "16-bit formats also halve the bytes that other kernels move"
 
 OTHER_FINDINGS = "the fix also shortens time that other findings count"
 
+
+_SMALL_MODEL = (
+    "The model is too small for this GPU: its kernels take {} on average, and have blocks for {} of the "
+    "multiprocessors. A larger batch, or several such jobs on one GPU, would use more of it."
+)
+
+# An empty kernel takes 2 to 3 µs. Kernels shorter than this are limited by launching (GD201).
+NEARLY_EMPTY_NS = 5_000
 
 # A kernel that waits for memory takes half as long with numbers of half the size.
 HALF_THE_BYTES = levels.HALF
@@ -81,8 +90,8 @@ class KernelTime:
         return own_ns > 0 and 2 * own_ns >= int(time_ns[chosen].sum())
 
     def share(self, nanoseconds: float) -> float:
-        """Share of the step window, 0 to 1; 0 if the window is empty."""
-        return nanoseconds / self.window_ns if self.window_ns else 0.0
+        """Share of the step window, 0 to 1; 0 if the window is empty, in which nothing takes time."""
+        return nanoseconds / max(1, self.window_ns)
 
     def of_window(self, nanoseconds: float) -> str:
         """Share of the step window as text, such as `4.5%`."""
@@ -108,6 +117,18 @@ class KernelTime:
         gone = min(1.0, saved_ns / max(1, self.total_ns(chosen)))
         shares = np.minimum(gone, self.above_peaks[chosen])
         return Removable(self.shorter((chosen, shares)), beyond=OTHER_FINDINGS)
+
+    @property
+    def small_model_sentence(self) -> str:
+        """Say that the model is too small for the GPU: its kernels take hardly longer than empty ones, and
+        have no block for most multiprocessors. "" where they have, or where the trace does not say."""
+        kernels = self.kernels
+        own = kernels.is_kernel & (kernels.family != Family.COLLECTIVE) & ~np.isnan(kernels.blocks_per_sm)
+        took_ns = kernels.duration_ns[own]
+        if not 0 < took_ns.sum() < NEARLY_EMPTY_NS * len(took_ns):
+            return ""
+        used = float(np.average(np.minimum(kernels.blocks_per_sm[own], 1), weights=took_ns))
+        return _SMALL_MODEL.format(time_ns(took_ns.mean()), share(used)) if used < levels.HALF else ""
 
     @cached_property
     def above_peaks(self) -> Float64:
