@@ -6,6 +6,7 @@ Shows what fits in LINES lines at any width, and says how to see the rest.
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -58,14 +59,13 @@ LINES: Final = 40
 FINDINGS: Final = 3
 """Findings that are shown. The others are named."""
 
-ROWS: Final = 5
-"""Rows of the plan, the host's table and lists."""
-
 # Lines of the first report below a table of several.
 _BESIDE_A_TABLE: Final = 26
 
 # What the names of traces have in common.
 _SUFFIX: Final = lazy_re(r"(\.pt)?(\.trace)?\.json(\.gz)?(?= \(simulated\)$|$)")
+# The same, with when it was recorded: only recordings of one worker differ in it.
+_SPAN: Final = lazy_re(r"(\.\d{12,20})?(\.pt)?(\.trace)?\.json(\.gz)?(?= \(simulated\)$|$)")
 
 # Share of the width that the name of a run may take in a table.
 _NAME_SHARE: Final = 0.4
@@ -77,6 +77,7 @@ class _Level(NamedTuple):
     detailed: int  # findings with cost, place and fix
     account_rows: int
     wrapped: int  # lines of one text
+    rows: int = 5  # of the plan, the host's table and lists
 
 
 # From most to least: the first that fits is shown.
@@ -86,7 +87,7 @@ _LEVELS: Final = (
     _Level(detailed=3, account_rows=6, wrapped=1),
     _Level(detailed=2, account_rows=6, wrapped=1),
     _Level(detailed=1, account_rows=5, wrapped=1),
-    _Level(detailed=0, account_rows=4, wrapped=1),
+    _Level(detailed=1, account_rows=4, wrapped=1, rows=2),  # where the first finding is, and its fix, always
 )
 
 
@@ -170,9 +171,9 @@ def _short(section: Section, level: _Level, width: int) -> Iterator[Text]:
         case Account():
             yield from _account(section, level.account_rows, width)
         case Table():
-            yield from _table(section, width)
+            yield from _table(section, level.rows, width)
         case Lines():
-            for item in section.items[:ROWS]:
+            for item in section.items[: level.rows]:
                 yield from _wrapped(item.text, width, level.wrapped, indent=2)
 
 
@@ -185,10 +186,10 @@ def _account(account: Account, most: int, width: int) -> Iterator[Text]:
     yield Text(f"  {WINDOW:{labels}}  {account.total}  {WHOLE:>7}".replace(NO_BREAK, " "), style="bold")
 
 
-def _table(section: Table, width: int) -> Iterator[Text]:
+def _table(section: Table, most: int, width: int) -> Iterator[Text]:
     """The first column and the numbers, one line per row."""
     numbers = [i for i, column in enumerate(section.columns) if column.kind is Kind.NUMBER]
-    rows = section.rows[:ROWS]
+    rows = section.rows[:most]
     titles = [section.columns[i].title for i in numbers]
     sizes = [
         max(len(title), *(len(str(row[i])) for row in rows)) for i, title in zip(numbers, titles, strict=True)
@@ -211,10 +212,9 @@ def _findings(section: Findings, level: _Level, width: int) -> Iterator[Text]:
         yield from [Text(), *_wrapped(section.none, width, 2)]
     shown, others = section.cards[:FINDINGS], section.cards[FINDINGS:]
     for card in shown:
-        detailed = card.number <= level.detailed
-        if detailed or card.number == 1:
+        if card.number <= level.detailed:
             yield Text()
-        yield from _finding(card, level.wrapped, width, detailed=detailed)
+        yield from _finding(card, level.wrapped, width, detailed=card.number <= level.detailed)
     if others:
         names = ", ".join(f"{card.severity} {card.rule} {card.name}" for card in others)
         yield from [Text(), *_wrapped(f"{len(others)} more: {names}", width, 2)]
@@ -242,9 +242,11 @@ def _overview(table: Table, most: int, width: int) -> Iterator[Text]:
     numbers = [i for i, column in enumerate(table.columns) if column.kind is Kind.NUMBER]
     chosen = [0, *numbers, max(set(range(len(table.columns))) - set(numbers))]
     lines = [[table.columns[i].title for i in chosen]]
+    shorter = Counter(_SPAN.sub("", str(row[0])) for row in table.rows)
     for row in table.rows[:most]:
         name, *cells = (str(row[i]) for i in chosen)
-        lines.append([cut_middle(_SUFFIX.sub("", name), round(width * _NAME_SHARE)), *cells])
+        common = _SPAN if shorter[_SPAN.sub("", name)] == 1 else _SUFFIX
+        lines.append([cut_middle(common.sub("", name), round(width * _NAME_SHARE)), *cells])
     sizes = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for number, line in enumerate(lines):
         cells = [

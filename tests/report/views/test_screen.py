@@ -98,6 +98,18 @@ def test_the_worst_of_a_few_runs_is_shown_below_their_table(report: pb.Report) -
     ]
     shown = "\n".join(line.plain for line in screen(directory_document(rows), 100))
     assert shown.index("2 recordings") < shown.index("good/a") < shown.index(report.verdict.sentence[:20])
+    assert shown.index(report.verdict.sentence[:20]) < shown.index("\n   fix "), "whatever has no room"
+
+
+def test_a_table_leaves_out_when_runs_were_recorded_unless_they_differ_in_that(report: pb.Report) -> None:
+    paths = ("a/w.1795675810932498958.pt.trace.json.gz", "b/w.1795675810932498958.pt.trace.json.gz")
+    again = "b/w.1795675819603191259.pt.trace.json.gz"
+    found = [
+        Diagnosed(row_with([], run=path), pb.Report(trace=pb.TraceInfo(run=path[0], path=path, kind="trace")))
+        for path in (*paths, again, "c/1.json", "c/2.json")
+    ]
+    names = [line.plain.split()[0] for line in screen(directory_document(found), 110)[2:7]]
+    assert names == ["a/w", "b/w.1795675810932498958", "b/w.1795675819603191259", "c/1", "c/2"]
 
 
 def test_names_of_the_trace_are_text(tmp_path: Path) -> None:
