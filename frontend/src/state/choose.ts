@@ -87,7 +87,7 @@ export function sameWork(rows: readonly RunRow[], run: string): ReadonlySet<stri
 
 /**
  * Return what a recording is most likely to be compared with: the one before it, then runs of the same name but for its
- * last part, as "resnet" and "resnet_fixed", then runs with the same shapes, then the newest of other runs.
+ * last part, as "resnet" and "resnet_fixed", then runs with the same shapes, then those nearest in the tree of folders.
  */
 export function likelyBases(
   traces: readonly TraceEntry[],
@@ -112,7 +112,12 @@ export function likelyBases(
         why: whyAlike(base.run, shown.run, alike),
         place: likeness(base.run, shown.run, alike),
       }))
-      .sort((a, b) => a.place - b.place || b.base.modified_s - a.base.modified_s)
+      .sort(
+        (a, b) =>
+          a.place - b.place ||
+          foldersShared(b.base.run, shown.run) - foldersShared(a.base.run, shown.run) ||
+          b.base.modified_s - a.base.modified_s,
+      )
       .map(({ base, why }) => ({ base, why })),
   ].slice(0, most);
 }
@@ -127,6 +132,12 @@ function likeness(run: string, shown: string, alike: ReadonlySet<string>): numbe
 function whyAlike(run: string, shown: string, alike: ReadonlySet<string>): string {
   const reasons = [isVariant(run, shown) && "almost the same name", alike.has(run) && "same input shapes"];
   return reasons.filter(Boolean).join(", ");
+}
+
+/** How many folders two runs share: "job/before" and "job/after" one. */
+function foldersShared(a: string, b: string): number {
+  const others = b.split("/");
+  return `${a}/`.split("/").findIndex((part, at) => part !== others[at]);
 }
 
 /** A name without its last part, or without its number. */

@@ -94,6 +94,16 @@ describe("choosing", () => {
     expect(ids(2)).toEqual(["2", "8"]);
   });
 
+  it("offers a run of the same folder before newer ones", () => {
+    const shown = entry("5", "jobs/slow/before", "w0", 1);
+    const others = [
+      entry("6", "new", "w0", 9),
+      entry("7", "jobs/x", "w0", 5),
+      entry("8", "jobs/slow/after", "w0", 2),
+    ];
+    expect(likelyBases([shown, ...others], shown, 2).map(({ base }) => base.id)).toEqual(["8", "7"]);
+  });
+
   it("offers runs with the same input shapes before other runs, and says so", () => {
     const work = (run: string, codes: readonly number[]) => ({ run, work: codes }) as RunRow;
     const rows = [work("a", [1, 2, 3, 4]), work("b", [1, 2, 9]), work("c", [1, 8, 9, 10]), work("d", [])];

@@ -1,5 +1,5 @@
 import { limiterWord } from "../../base/limiters";
-import { count, figures, plural, time } from "../../base/format";
+import { count, figures, plural } from "../../base/format";
 import { tableOf } from "../../base/tables";
 import { GLOSSARY } from "../../base/vocabulary";
 import { clocksText } from "../../state/job";
@@ -34,20 +34,6 @@ export function JobVerdict({ job }: { job: JobReport }) {
             value={`${figures(slowdown.s)} ×`}
             note="Job time divided by what it would be without stragglers"
           />
-        )}
-        {collectives && (
-          <>
-            <Fact
-              name="Waiting, mean rank"
-              value={time(ranks.reduce((sum, rank) => sum + rank.waiting_us, 0) / Math.max(1, ranks.length))}
-              note="Time that a rank spends in collectives, waiting for ranks that arrive later"
-            />
-            <Fact
-              name="Transfer, sum of all collectives"
-              value={time(collectives.transfer_us)}
-              note="Time in collectives after the last rank has arrived, summed over collectives"
-            />
-          </>
         )}
       </dl>
       {collectives && (
