@@ -67,7 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.ERROR, handlers=[log_output])
     is_own_process = arguments is None
     arguments = sys.argv[1:] if arguments is None else arguments
-    if arguments and _is_path(arguments[0]):
+    first = arguments[0] if arguments else ""
+    if first not in COMMANDS and ("://" in first or os.path.exists(first)):
         tell("The command is missing. (`gpudiag diagnose PATH` says why a job is slow.)")
         return UNUSABLE
     parsed = _parser().parse_args(arguments)
@@ -111,11 +112,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tell(str(report_bug(error)))
         return DEFECT
     return status
-
-
-def _is_path(argument: str) -> bool:
-    """Return whether somebody left out the command."""
-    return argument not in COMMANDS and ("://" in argument or os.path.exists(argument))
 
 
 def _address_space_mb() -> float:

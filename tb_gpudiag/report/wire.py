@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -67,7 +67,7 @@ def _converter(field: Any) -> Callable[[Any], Any] | None:
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
         return _in_order
     if field.message_type is not None:
-        return _to_dicts if is_repeated(field) else to_dict
+        return (lambda messages: list(map(to_dict, messages))) if is_repeated(field) else to_dict
     if field.enum_type:
         return {value.number: value.name for value in field.enum_type.values}.__getitem__
     return list if is_repeated(field) else None
@@ -76,10 +76,6 @@ def _converter(field: Any) -> Callable[[Any], Any] | None:
 def _in_order(entries: Mapping[str, float]) -> dict[str, float]:
     """Return a map's entries in the order of their keys: that of protobuf differs from process to process."""
     return dict(sorted(entries.items()))
-
-
-def _to_dicts(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    return [to_dict(message) for message in messages]
 
 
 def is_repeated(field: Any) -> bool:

@@ -41,12 +41,9 @@ def answer(request: dict[str, Any], reply: Reply) -> ChildMessage:
             reply.piece(bytes(unsent[:_PIECE_BYTES]))
             del unsent[:_PIECE_BYTES]
 
-    _FORMATS[order.format](order, entry, _report(entry), write)
+    report = from_json(gzip.decompress(entry.report_gz()).decode("utf-8"), pb.ReportState).report
+    _FORMATS[order.format](order, entry, report, write)
     return ChildMessage(content=bytes(unsent))
-
-
-def _report(entry: CacheEntry) -> pb.Report:
-    return from_json(gzip.decompress(entry.report_gz()).decode("utf-8"), pb.ReportState).report
 
 
 def _trace(order: Order, entry: CacheEntry, report: pb.Report, write: _Write) -> None:

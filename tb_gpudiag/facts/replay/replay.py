@@ -212,7 +212,7 @@ class Replay:
         if any(len(change.shorter.event) for change in changes):
             left_ns = np.minimum(streams.duration_ns, self._left_ns(changes))
             streams = replace(streams, duration_ns=left_ns)
-        closed = _idle(changes).end
+        closed = merged(EMPTY, *(change.idle for change in changes)).end
         if len(closed):
             streams = _at_once(streams, np.isin(self._work.start_ns, closed))
         begun, ends = simulate(calls, streams, between_ns, inside_ns, target)
@@ -307,8 +307,3 @@ def _beside(changes: Sequence[Removal]) -> Beside:
         tuple(event for change in changes for event in change.beside.to_device),
         tuple(event for change in changes for event in change.beside.to_host),
     )
-
-
-def _idle(changes: Sequence[Removal]) -> Intervals:
-    """Return the idle time that several changes remove together."""
-    return merged(EMPTY, *(change.idle for change in changes))

@@ -293,7 +293,7 @@ def _run_table(found: Sequence[Diagnosed]) -> Table:
         ),
         (
             Column("GPU busy", Kind.NUMBER, "Share of the step window in which the busiest GPU worked."),
-            lambda each: share_of(each.row.busy_share, 1) if _measured(each.row) else "",
+            lambda each: share_of(each.row.busy_share, 1) if each.row.busy_share else "",
         ),
         (Column("Bottleneck"), lambda each: each.limiter),
         (Column("First finding"), lambda each: _first_finding(each.row)),
@@ -303,10 +303,6 @@ def _run_table(found: Sequence[Diagnosed]) -> Table:
         ),
     ]
     return table_of("overview", f"{' and '.join(parts)}, worst first", found, columns)
-
-
-def _measured(row: pb.RunRow) -> bool:
-    return row.kind in (pb.TraceInfo.trace, pb.TraceInfo.job) and bool(row.busy_share)
 
 
 def _first_finding(row: pb.RunRow) -> str:

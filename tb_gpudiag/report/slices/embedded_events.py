@@ -191,7 +191,10 @@ class _Events:
             "chains": [{k: chain[k] for k in _CHAIN} for chain in meta["chains"]],
             "rows": np.bincount(boxes.row, minlength=len(self.shown.lane_of_row)).tolist(),
             "texts": [self.shown.text(int(i)) for i in texts],
-            "details": {name: _indices(texts, details[name]) for name in _TEXTS}
+            "details": {
+                name: np.where(details[name] == NONE, NONE, np.searchsorted(texts, details[name])).tolist()
+                for name in _TEXTS
+            }
             | {name: details[name].tolist() for name in (*NUMBERS, *DECIMALS)},
             **_CONSTANTS,
         }
@@ -332,7 +335,3 @@ def _in_us(part: FilePart) -> dict[str, float] | None:
     if part == WHOLE:
         return None
     return {"start_us": part.start_ns / NS_PER_US, "end_us": part.end_ns / NS_PER_US}
-
-
-def _indices(texts: Int64, index: Int64) -> list[int]:
-    return np.where(index == NONE, NONE, np.searchsorted(texts, index)).tolist()

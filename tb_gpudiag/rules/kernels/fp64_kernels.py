@@ -45,8 +45,8 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         title=f"FP64 kernels take {time.of_window(cost_ns)} of the time",
         summary="These kernels compute with 64-bit numbers, which move twice the bytes of FP32. "
         + (
-            f"This GPU {'may compute' if peaks.assumed else 'computes'} FP64 at a {_fraction(peaks)} of its "
-            "FP32 rate. "
+            f"This GPU {'may compute' if peaks.assumed else 'computes'} FP64 at a "
+            f"{round(peaks.fp32 / peaks.fp64)}th of its FP32 rate. "
             if slow and peaks is not None
             else ""
         )
@@ -70,10 +70,6 @@ def fp64_saving_ns(time_ns: int, peaks: Peaks | None) -> int:
         HALF_THE_BYTES if peaks is None or not peaks.fp64 else min(peaks.fp64 / peaks.fp32, HALF_THE_BYTES)
     )
     return round(time_ns * (1 - ratio))
-
-
-def _fraction(peaks: Peaks) -> str:
-    return f"{round(peaks.fp32 / peaks.fp64)}th"
 
 
 def _rates(peaks: Peaks | None) -> list[Evidence]:

@@ -9,7 +9,7 @@ from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Removable, RuleAns
 from tb_gpudiag.rules.rule import Claimed, Rule, page_fixes
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.vocabulary import levels
-from tb_gpudiag.wording.quantity import Quantity, duration, number
+from tb_gpudiag.wording.quantity import duration, number
 
 FIXES = page_fixes(__name__)
 
@@ -31,6 +31,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         )
     kernels = time.kernels
     matmuls_ns = _saved_in_matmuls_ns(time, found)
+    beyond = (duration(matmuls_ns, "beyond their arithmetic"),) if matmuls_ns else ()
     return Finding(
         title=f"Unfused attention spends {time.of_window(cost_ns)} of the time between its two matmuls",
         summary="Separate kernels write the attention scores to memory, scale, mask and normalize them, and "
@@ -49,7 +50,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             Evidence("Kernels between the matmuls", number(int(found.between.sum()))),
             Evidence("Softmax kernels", duration(time.total_ns(found.between & kernels.softmax))),
             Evidence("Unfused attention", number(len(found.softmax), "time")),
-            Evidence("The matmuls", duration(time.total_ns(found.matmuls)), _beyond(matmuls_ns)),
+            Evidence("The matmuls", duration(time.total_ns(found.matmuls)), beyond),
         ],
         **time.where(found.between, free),
     )
@@ -67,10 +68,6 @@ def _saved_in_matmuls_ns(time: KernelTime, found: UnfusedAttention) -> int:
         own = int(time.kernels.duration_ns[found.matmuls & (roofline.operator == place)].sum())
         saved += max(0.0, own - operator.arithmetic_ns * own / operator.time_ns)
     return round(saved)
-
-
-def _beyond(saved_ns: int) -> tuple[Quantity, ...]:
-    return (duration(saved_ns, "beyond their arithmetic"),) if saved_ns else ()
 
 
 RULE = Rule("GD503", "unfused_attention", "Unfused attention", check, needs_gpu=True)

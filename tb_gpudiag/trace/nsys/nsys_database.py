@@ -9,6 +9,7 @@ import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
@@ -115,7 +116,7 @@ class Database:
             connection.execute(f"PRAGMA {pragma}")
         if sys.version_info >= (3, 11):
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_TEXT)
-        connection.text_factory = _text
+        connection.text_factory = partial(str, encoding="utf-8", errors="replace")
         connection.set_progress_handler(self._is_late, _INSTRUCTIONS)
 
     def _is_late(self) -> bool:
@@ -236,10 +237,6 @@ class Database:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def _text(value: bytes) -> str:
-    return value.decode("utf-8", "replace")
 
 
 def _may(action: int, _first: str | None, second: str | None, _base: str | None, inner: str | None) -> int:

@@ -128,7 +128,8 @@ def _value(argument: bytes, depth: int) -> Any:
         if number == _LIST:
             elements.append(_value(inside, depth + 1))
         elif number == _DICT:
-            entries[_key(inside)] = _value(inside, depth + 1)
+            key = next((text_of(text) for kind, _, text in fields(inside) if kind == _KEY), "")
+            entries[key] = _value(inside, depth + 1)
             value = entries
         elif number in (_UINT, _INT):
             value = found
@@ -139,10 +140,6 @@ def _value(argument: bytes, depth: int) -> Any:
         elif number == _TEXT:
             value = text_of(inside)
     return value
-
-
-def _key(argument: bytes) -> str:
-    return next((text_of(inside) for number, _, inside in fields(argument) if number == _KEY), "")
 
 
 # Fields of a stage, of its further data, of its launch, and of an argument of that.
