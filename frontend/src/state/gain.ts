@@ -175,17 +175,6 @@ function stepOf(
   ).after;
 }
 
-/** The step (or step window) without the profiler. */
-export function stepBefore(report: Report): string {
-  return time((report.plan?.window_us ?? window_us(report)) / (stepsInWindow(report) ?? 1));
-}
-
-/** The step once all fixes are made, on the same basis. */
-export function stepAfterAll({ fixes }: Plan, report: Report): string {
-  const last = fixes.at(-1);
-  return last ? stepOf(last, report) : "";
-}
-
 /** Return true for a finding about the recording itself: to fix it is to record again, which makes nothing faster. */
 export function isAboutRecording({ rule }: Finding): boolean {
   return rule.startsWith("GD9");

@@ -1,7 +1,7 @@
-import { percent, plural } from "../../base/format";
+import { plural } from "../../base/format";
 import { findingChanges, findingName, type Against } from "../../state/base";
 import { findingKeys, isHint } from "../../state/findings";
-import { stepAfter, stepAfterAll, stepBefore, stepsInWindow, toFix } from "../../state/gain";
+import { stepAfter, stepsInWindow, toFix } from "../../state/gain";
 import { usePage } from "../../state/store";
 import type { Report } from "../../wire/report";
 import { Section } from "../parts/Section";
@@ -24,7 +24,7 @@ export function Findings({ report, against }: { report: Report; against: Against
   const comparison = against?.comparison ?? null;
   const changes = findingChanges(comparison);
   const after = planned ? stepAfter(report) : null;
-  const unit = stepsInWindow(report) !== null ? "Step" : "Step window";
+  const unit = stepsInWindow(report) !== null ? "step" : "step window";
   return (
     <Section
       title={planned ? "Then, in this order" : titleOf(first !== null, counted.length)}
@@ -32,7 +32,7 @@ export function Findings({ report, against }: { report: Report; against: Against
       aside={
         <span className="gd-muted">
           {planned
-            ? `${unit} without the profiler: ${stepBefore(report)}. Right column: with fixes 1 to n (80% range)`
+            ? `Right column: ${unit} with fixes 1 to n (80% range)`
             : countOf(first ? counted.length - 1 : counted.length)}
         </span>
       }
@@ -56,12 +56,6 @@ export function Findings({ report, against }: { report: Report; against: Against
           );
         })}
       </ol>
-      {planned && report.plan && (
-        <p className="gd-plan-sum">
-          All fixes together: {unit.toLowerCase()} {stepBefore(report)} → {stepAfterAll(report.plan, report)},
-          saves {percent(report.plan.saving_us, report.plan.window_us)}.
-        </p>
-      )}
       <GoneList findings={comparison?.findings?.gone ?? []} />
       <UncheckedList items={report.unchecked.filter(({ defect }) => defect)} title="Could not check" />
       <CheckedList items={report.clear} />

@@ -1,5 +1,5 @@
 import { paint } from "../../base/causes";
-import { column, figures, percent } from "../../base/format";
+import { column, percent } from "../../base/format";
 import { term } from "../../base/terms";
 import { MFU_PARTS, PALETTE, type Scheme } from "../../base/vocabulary";
 import { usePage } from "../../state/store";
@@ -56,16 +56,8 @@ function About({ mfu }: { mfu: Mfu }) {
   const window_us = mfu.parts.reduce((sum, { us }) => sum + us, 0);
   const again = percent(mfu.recomputing_us, window_us);
   const hfu =
-    mfu.hfu > mfu.mfu
-      ? ` · with what backward repeats ${percent(mfu.hfu)} (HFU), in ${again} of the time`
-      : "";
-  return (
-    <span className="gd-muted">
-      {figures(mfu.peak_teraflops)} TFLOP/s in {mfu.computes_in}
-      {mfu.assumed && `, assumed of ${mfu.assumed}`}
-      {hfu}
-    </span>
-  );
+    mfu.hfu > mfu.mfu ? `with what backward repeats ${percent(mfu.hfu)} (HFU), in ${again} of the time` : "";
+  return <span className="gd-muted">{hfu}</span>;
 }
 
 function label({ part }: MfuPart): string {

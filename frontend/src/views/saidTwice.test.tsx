@@ -1,0 +1,66 @@
+// What the page says in several places, on a report as the command writes it: the page, JSON and text have one figure.
+
+import { readFileSync } from "node:fs";
+import { describe, expect, it } from "vitest";
+import { time } from "../base/format";
+import { plain } from "../base/format.testdata";
+import { gainOf, savedLater, stepAfter, toFix } from "../state/gain";
+import { gainOfRow } from "../state/runs";
+import type { Report, RunRow, TraceEntry } from "../wire/report";
+import { renderPart } from "./page.testdata";
+import Summary from "./summary/Summary";
+
+const report = JSON.parse(readFileSync("../tests/golden/input_pipeline.json", "utf8")) as Report;
+const text = readFileSync("../tests/golden/input_pipeline.txt", "utf8").replace(/\s+/g, " ");
+
+const first = report.findings[0];
+if (!first?.saving || !report.plan || !report.step_time) throw new Error("the report has no plan");
+const { saving, plan, step_time: step } = { ...first, ...report } as Required<Report & typeof first>;
+const gain = gainOf(saving);
+const entry = { id: "t", run: "r", kind: "trace" } as TraceEntry;
+
+/** How often each time is said. */
+function timesIn(words: string): Map<string, number> {
+  const found = words.match(/[\d,.]+ (?:ms|µs|s)(?![a-z])/g) ?? [];
+  return new Map(found.map((each) => [each, found.filter((other) => other === each).length]));
+}
+
+describe("the page", () => {
+  it("begins the summary, the findings and the plan with one finding", () => {
+    expect(toFix(report)).toBe(first);
+    expect(plan?.fixes[0]?.finding).toBe(0);
+    expect(savedLater(report, first)).toBe("");
+  });
+
+  it("has one step time", () => {
+    expect(gain?.before).toBe(time(step?.unprofiled_us ?? 0));
+  });
+
+  it("has one step time after the first fix, in the summary, the findings and the table of runs", () => {
+    const { low_share: low_saving_share, high_share: saving_share } = { ...saving };
+    const row = { unprofiled_step_us: step?.unprofiled_us, saving_share, low_saving_share } as RunRow;
+    const best = stepAfter(report).get(0) ?? "";
+    expect(gain?.after).toBe(best);
+    const inTable = gainOfRow(row);
+    expect(gain?.after).toContain(inTable?.after);
+    expect(gain?.share).toContain(inTable?.share);
+  });
+
+  it("says the account and the verdict of the command", () => {
+    renderPart(<Summary {...{ report, entry }} />);
+    // What is small is one row here, and a row each in full text.
+    const rows = document.querySelectorAll('.gd-legend tr:not([data-part="other"])');
+    const shown = [...rows].flatMap((row) => [...timesIn(plain(row.textContent)).keys()]);
+    expect(shown.length).toBeGreaterThan(4);
+    expect(shown.filter((each) => !text.includes(each))).toEqual([]);
+    expect(text).toContain(plain(report.verdict?.sentence));
+  });
+
+  it("says no time twice on the first screen", () => {
+    const { container } = renderPart(<Summary {...{ report, entry }} />);
+    const shown = [...container.querySelectorAll(".gd-top, .gd-findings")].map((part) => part.textContent);
+    const twice = [...timesIn(plain(shown.join(" ")))].filter(([, often]) => often > 1);
+    // A gain begins with the step.
+    expect(twice).toEqual([[plain(gain?.before), 2]]);
+  });
+});
