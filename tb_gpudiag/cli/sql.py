@@ -66,7 +66,8 @@ def run(arguments: Sequence[str]) -> int:
     files, errors = find_files([parsed.path], parsed.run)
     if not files:
         return DEFECT if tell_errors(errors) else 2
-    there = [_from_anywhere(file) for file in files]
+    # The process runs in another directory.
+    there = [replace(f, path=os.path.abspath(f.path)) if os.path.exists(f.path) else f for f in files]
     with progress_bar(1, quiet=parsed.quiet) as show:
         found, note, problems = query_apart(there, parsed.query, parsed.rows, show)
     errors += problems
@@ -118,11 +119,6 @@ def parser() -> argparse.ArgumentParser:
     add_options(made, ("csv", "arrow"))
     made.add_argument("--quiet", action="store_true", help="do not show progress")
     return made
-
-
-def _from_anywhere(file: TraceFile) -> TraceFile:
-    """The process runs in another directory."""
-    return replace(file, path=os.path.abspath(file.path)) if os.path.exists(file.path) else file
 
 
 def _rows(found: pa.Table) -> list[list[object]]:

@@ -269,12 +269,6 @@ def texts_of(values: npt.NDArray[np.signedinteger[Any]], shown: Callable[[Any], 
     return encoded(own.reshape(-1).astype(np.int32), [shown(each) for each in distinct.tolist()])
 
 
-def launches(sides: Int64) -> pa.DictionaryArray:
-    """Return `[64, 1, 1] × [256, 1, 1]` for the grid and block of each kernel, "" where one is not known.
-    sides: shape (n, 6)."""
-    return texts_of(sides, lambda each: f"{each[:3]} × {each[3:]}" if min(each) > 0 else "")
-
-
 def one_text(text: str, rows: int) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), [text])
 

@@ -93,7 +93,9 @@ def _stalled(own_ns: Int64, kind: Int64) -> Bool:
     """Mask of the calls that took far longer than others of their kind, now and then, shape of both."""
     usual_ns, calls = _medians(own_ns, kind), np.bincount(kind)
     stalled = (own_ns >= _STALL_NS) & (own_ns <= _MOST_STALL_NS) & (usual_ns[kind] <= _USUAL_NS)
-    stalled &= ~_first(kind) & (calls[kind] >= _FEWEST_CALLS)
+    # The first call of an operator sets it up.
+    first = mask_of(np.unique(kind, return_index=True)[1], len(kind))
+    stalled &= ~first & (calls[kind] >= _FEWEST_CALLS)
     often = np.bincount(kind, weights=stalled) > _MOST_STALLED * calls
     found: Bool = stalled & ~often[kind]
     return found
@@ -103,8 +105,3 @@ def _medians(values: Int64, group: Int64) -> Int64:
     order = np.lexsort((values, group))
     count = np.bincount(group)
     return values[order][np.cumsum(count) - count + (count - 1) // 2]
-
-
-def _first(group: Int64) -> Bool:
-    """Mask of the first entry of each group: the first call of an operator sets it up."""
-    return mask_of(np.unique(group, return_index=True)[1], len(group))

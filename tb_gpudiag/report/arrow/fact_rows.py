@@ -252,10 +252,6 @@ def _copies(facts: Facts, names: Names) -> list[Columns]:
     ]
 
 
-def _collectives(facts: Facts, names: Names) -> list[Columns]:
-    return [_calls(facts, device) for device in facts.devices] or [_calls(facts, None)]
-
-
 def _calls(facts: Facts, device: DeviceFacts | None) -> Columns:
     exposure = facts.exposure_on(device)
     calls, said = exposure.calls, exposure.calls.message
@@ -337,7 +333,7 @@ ROWS: Final[dict[str, Callable[[Facts, Names], list[Columns]]]] = {
     "idle": _idle,
     "kernels": _kernels,
     "copies": _copies,
-    "collectives": _collectives,
+    "collectives": lambda facts, _: [_calls(facts, d) for d in facts.devices] or [_calls(facts, None)],
     "memory": _memory,
 }
 """Makes the rows of each table that comes from facts alone, in parts, such as one for each GPU. A column that

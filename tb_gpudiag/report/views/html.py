@@ -28,7 +28,10 @@ def document_html(document: Document, content: Mapping[str, Any] | None = None) 
     content: of slices.embedded.embedded, for the interactive page.
     """
     script = interactive_script() if content is not None else None
-    page = None if script is None else Page(_json(content), Markup(script), _digest(script))
+    page = None
+    if script is not None:
+        digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+        page = Page(_json(content), Markup(script), digest)
     return _template().render(document=document, page=page)
 
 
@@ -57,10 +60,6 @@ def interactive_script() -> str | None:
 def _json(content: Any) -> Markup:
     # Inside a script element, only "<" can end it.
     return Markup(json.dumps(content, separators=(",", ":")).replace("<", "\\u003c"))
-
-
-def _digest(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
 
 
 @cache

@@ -188,7 +188,9 @@ def read_segments(found: list[Any], stacks: SnapshotStacks) -> tuple[Segments, i
             block_bytes=column(lambda b: b["size"], blocks, np.int64),
             block_requested_bytes=column(_requested, blocks, np.int64),
             block_used=column(_is_used, blocks, np.bool_),
-            block_stack=stacks.numbers([_frames(block) for block in blocks]),
+            block_stack=stacks.numbers(
+                [(block if "frames" in block else _latest(block)).get("frames") for block in blocks]
+            ),
         ),
         malformed,
     )
@@ -246,10 +248,6 @@ def _requested(block: dict[str, Any]) -> int:
         if within(asked, block["size"] + 1) and asked:
             return int(asked)
     return int(block["size"])
-
-
-def _frames(block: dict[str, Any]) -> Any:
-    return (block if "frames" in block else _latest(block)).get("frames")
 
 
 def _latest(block: dict[str, Any]) -> dict[str, Any]:

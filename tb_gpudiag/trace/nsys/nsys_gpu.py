@@ -21,7 +21,6 @@ from tb_gpudiag.trace.trace_parts import (
     TracePart,
     counter_part,
     gpu_threads,
-    launches,
     memory_part,
     part,
     small,
@@ -129,8 +128,12 @@ def kernels(database: Database, devices: Devices, processes: Processes) -> Itera
                     at["staticSharedMemory"] == MISSING, NONE, small(shared[0] + shared[1])
                 ),
             },
-            {"settings": launches(np.stack([at[side] for side in (*_GRID, *_BLOCK)], axis=1))},
+            {"settings": texts_of(np.stack([at[side] for side in (*_GRID, *_BLOCK)], axis=1), _sides)},
         )
+
+
+def _sides(each: list[int]) -> str:
+    return f"{each[:3]} × {each[3:]}" if min(each) > 0 else ""
 
 
 def copies(database: Database, devices: Devices, processes: Processes) -> Iterator[TracePart]:

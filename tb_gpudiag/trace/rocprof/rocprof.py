@@ -35,7 +35,6 @@ from tb_gpudiag.trace.trace_parts import (
     TracePart,
     gpu_threads,
     host_part,
-    launches,
     part,
     small,
     texts_of,
@@ -168,15 +167,13 @@ class _Process:
             return next(filter(None, texts.get(number, ())), f"kernel {number}")[:LONGEST_NAME]
 
         device = self._devices(numbers(info, "agent_id", "handle"))
-        blocks, settings = _launches(info)
         yield self._work(
             records,
             Category.KERNEL,
             texts_of(numbers(info, "kernel_id"), shown),
             device,
             numbers(info, "queue_id", "handle"),
-            {"blocks": blocks},
-            {"settings": settings},
+            {"blocks": _blocks(info)},
         )
 
     def _copies(self, records: pa.StructArray) -> Iterator[TracePart]:
@@ -198,7 +195,6 @@ class _Process:
         device: Int32,
         queue: Int64,
         columns: dict[str, npt.NDArray[Any]],
-        texts: dict[str, pa.DictionaryArray] | None = None,
     ) -> TracePart:
         """Make a part of GPU work. queue: in place of streams where none were recorded."""
         stream = numbers(records, "stream_id", "handle")
@@ -210,7 +206,7 @@ class _Process:
             "stream": small(stream),
             "correlation": numbers(records, "correlation_id", "internal"),
         }
-        return part(category, name, _times(records), gpu_threads(device, columns["stream"]), columns, texts)
+        return part(category, name, _times(records), gpu_threads(device, columns["stream"]), columns)
 
     def _calls(self, records: pa.StructArray, category: Category, prefix: str) -> Iterator[TracePart]:
         name = self._named(records, lambda operation: prefix + operation)
@@ -269,17 +265,13 @@ def _times(records: pa.StructArray) -> dict[str, Int64]:
     return {key: numbers(records, f"{key}_timestamp") for key in ("start", "end")}
 
 
-def _launches(info: pa.StructArray) -> tuple[Float32, pa.DictionaryArray]:
-    """Return the blocks of each grid, NaN where they are not known, and grid and block as text."""
-    threads, block = (
-        np.stack([numbers(info, key, side) for side in "xyz"], axis=1)
-        for key in ("grid_size", "workgroup_size")
-    )
-    known = np.minimum(threads, block).min(axis=1) > 0
-    grid = np.where(known[:, None], (threads - 1) // np.maximum(block, 1) + 1, 0)
-    blocks = grid.prod(axis=1, dtype=np.float64)
-    blocks = np.where(known & (blocks <= _MOST_BLOCKS), blocks, np.nan).astype(np.float32)
-    return blocks, launches(np.hstack([grid, block]))
+def _blocks(info: pa.StructArray) -> Float32:
+    """Blocks of each grid; NaN where it is not known. The grid is in threads."""
+    blocks = np.ones(len(info))
+    for side in "xyz":
+        grid, block = (numbers(info, key, side).astype(float) for key in ("grid_size", "workgroup_size"))
+        blocks *= np.where((grid > 0) & (block > 0), np.ceil(grid / np.maximum(block, 1)), np.nan)
+    return np.where(blocks <= _MOST_BLOCKS, blocks, np.nan).astype(np.float32)
 
 
 DOCUMENT: Final = "rocprofiler-sdk-tool"

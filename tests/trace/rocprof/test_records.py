@@ -46,7 +46,6 @@ def test_a_kernel_and_its_launch(tmp_path: Path) -> None:
     assert (events.start_ns[kernel], events.duration_ns[kernel]) == (200, 600)
     assert (events.device[kernel], events.stream[kernel]) == (0, 7)
     assert events.blocks[kernel] == 4 * 2
-    assert events.input_settings[events.settings[kernel]] == "[4, 2, 1] × [256, 1, 1]"
     assert np.isnan(events.blocks_per_sm[kernel])
     assert events.threads[events.thread[call]].pid == "4242"
     assert (trace.metadata.recorder, trace.metadata.host_name) == ("rocprof", "worker-7")
