@@ -33,6 +33,9 @@ LEAST_SEEN = levels.SLIGHT
 # longer than its kernels take hardly gains by faster ones: what saves less than this at most is a hint.
 LEAST_OF_KERNELS = levels.NOTICEABLE
 
+# A finding with such a share of the time of its own is better advice than the operators that take most of it.
+COSTLY = levels.SIZEABLE
+
 UNSURE = levels.HALF
 """The share of its saving that a finding counts for if it is not sure (Finding.sure)."""
 
@@ -51,8 +54,12 @@ def run_rules(facts: Facts, rules: Sequence[Rule]) -> Outcome:
     unchecked = [(rule, answer) for rule, answer in by_id if isinstance(answer, CannotTell)]
     predicted = predicted_of(facts) if any(f.finding.removable for f in found) else None
     found = [_seen(replace(f, finding=_with_saving(f, facts, predicted)), window_ns) for f in found]
-    loudest = max((f.severity for f in found), default=Severity.INFO)
-    found.sort(key=lambda f: (_place(f, loudest), _rank(f, window_ns, facts.memory)))
+    better = any(
+        f.severity > Severity.INFO
+        or (f.finding.cost_ns >= COSTLY * window_ns and f.rule.family in ABOUT_TIME)
+        for f in found
+    )
+    found.sort(key=lambda f: (_place(f, better=better), _rank(f, window_ns, facts.memory)))
     plan = plan_fixes(predicted, [f.finding for f in found]) if predicted is not None else []
     return Outcome(found, clear, unchecked, plan)
 
@@ -99,13 +106,14 @@ def _seen(found: RuleFinding, window_ns: int) -> RuleFinding:
     return replace(found, severity=Severity.INFO) if unseen else found
 
 
-def _place(found: RuleFinding, loudest: Severity) -> int:
+def _place(found: RuleFinding, *, better: bool) -> int:
     """What ends the job comes first, then what decides whether the others can be trusted. What the job
-    computes is said first only if nothing that a fix can end is louder."""
+    computes is said first only if there is no better advice. better: a finding is more than a hint, or costs
+    much of the time."""
     if found.severity == Severity.ERROR and found.rule.family == "memory":
         return 0
     says_what_computes = not found.finding.cost_ns and found.rule.family in ABOUT_TIME
-    return 1 if found.finding.leads and not (says_what_computes and found.severity < loudest) else 2
+    return 1 if found.finding.leads and not (says_what_computes and better) else 2
 
 
 def _rank(found: RuleFinding, window_ns: int, memories: Sequence[DeviceMemory]) -> tuple[int, float, int]:

@@ -96,7 +96,7 @@ def find_reserve(
     split = worst != NONE and unused_then[worst] > 0
     peak = int(curve.allocated.argmax())
     # What was there before the recording came to be at other times, with less reserved.
-    begin = max(0, int(memory.before[curve.event].sum()) - 1)
+    begin = min(peak, max(0, int(memory.before[curve.event].sum()) - 1))
     back = _returned(allocations) if device != NONE else _Returned()
     return Reserve(
         known=curve.has_reserved,

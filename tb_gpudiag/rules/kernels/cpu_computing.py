@@ -58,7 +58,8 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
         for names, way in CHEAPER
         if ns >= levels.SIZEABLE * lost.window_ns and names.fullmatch(name)
     ]
-    text, code = " ".join(ways) or _UNKNOWN.format(in_quotes(largest[0][0], 80)), CODE["cores"]
+    less = [_UNKNOWN.format(in_quotes(name, 80)) for name, _ in largest[:1]]
+    text, code = " ".join(ways or less), CODE["cores"]
     if multiplies:
         text = " ".join([*ways, f"{get_a_gpu} On the CPU, try {to_try}."])
         code = CODE["device"].replace(_COMPILE, "") if compiled else CODE["device"]
