@@ -85,7 +85,10 @@ function Path({ tree, onRoot }: { tree: CallTree; onRoot: (root: number | null) 
   const [last] = tree.path.slice(-1);
   const nav = useRef<HTMLElement>(null);
   // A stack in the tables above leads here.
-  useEffect(() => nav.current?.closest("section")?.scrollIntoView({ block: "nearest" }), [last?.node]);
+  useEffect(() => {
+    // In braces: newer browsers return a promise, which React would take for the function that cleans up.
+    nav.current?.closest("section")?.scrollIntoView({ block: "nearest" });
+  }, [last?.node]);
   return (
     <nav ref={nav} className="gd-flame-path" aria-label="Zoomed into">
       <button type="button" className="gd-link" onClick={() => onRoot(null)}>
