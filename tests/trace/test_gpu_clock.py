@@ -19,14 +19,22 @@ from tests.with_each import with_each
 LEAST_US, RETURN_US = 8, 5
 
 
-def job(early_us: float, *, wait: str = "", streams: int = 1, devices: int = 1) -> TraceBuilder:
-    """Twenty kernels, each 8 µs after its call; after every fifth one, a wait that returns 5 µs after it. The
-    first GPU's clock is early."""
+def job(
+    early_us: float,
+    *,
+    wait: str = "",
+    streams: int = 1,
+    devices: int = 1,
+    kernels: int = 20,
+    queued_us: float = 0,
+) -> TraceBuilder:
+    """Kernels, each 8 µs after its call, and later than that by what is queued then; after every fifth one, a
+    wait that returns 5 µs after it. The first GPU's clock is early."""
     trace = TraceBuilder(devices=["GPU"] * devices)
     main = trace.thread()
-    for number in range(20):
+    for number in range(kernels):
         at, device = 1_000.0 + 200.0 * number, number % devices
-        runs_at = at + LEAST_US - early_us * (device == 0)
+        runs_at = at + LEAST_US + queued_us * number - early_us * (device == 0)
         main.launch(
             "gemm", at=at, us=4, runs_at=runs_at, runs_us=40, device=device, stream=7 + number % streams
         )
@@ -71,14 +79,20 @@ def test_no_wait_returns_before_its_work_has_ended(wait: str) -> None:
         job(0, wait="cudaDeviceSynchronize"),
         job(5, wait="cudaDeviceSynchronize"),  # still after its call
         job(-4, wait="cudaDeviceSynchronize"),  # still before the wait returns
-        job(-200),  # as latency would be
-        job(-200, wait="cudaStreamSynchronize", streams=2),  # of which stream?
-        job(-200, wait="cudaDeviceSynchronize", devices=2),  # of which device?
+        job(-200, kernels=10),  # too few, as latency would be
+        job(-200, kernels=10, wait="cudaStreamSynchronize", streams=2),  # of which stream?
+        job(-200, kernels=10, wait="cudaDeviceSynchronize", devices=2),  # of which device?
+        job(-200, queued_us=100),  # each begins later than the one before it: they are queued
         job(5_000),  # no clock is so wrong: the ids mean something else
     ],
 )
 def test_what_can_be_right_stays(trace: TraceBuilder) -> None:
     assert offsets_us(trace) == {}
+
+
+def test_kernels_for_an_idle_gpu_begin_at_once() -> None:
+    for late in (20, 200, 900):
+        assert offsets_us(job(-late)) == {0: pytest.approx(-late, abs=7)}
 
 
 def test_each_gpu_has_its_own_clock() -> None:
