@@ -16,7 +16,7 @@ from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events, Thread
 from tb_gpudiag.trace.memory.snapshot_segments import MOST_ADDRESSES, SnapshotStacks, within, within_all
 from tb_gpudiag.trace.memory.snapshot_tables import MISSING, Dicts, NotTables, SnapshotTables
-from tb_gpudiag.trace.trace_parts import MOST_BYTES
+from tb_gpudiag.trace.trace_parts import LONGEST_NS, MOST_BYTES
 from tb_gpudiag.vocabulary.recorded import Category, MemoryAction
 
 # Steps, optimizers, loaders and the user's own marks: about ten per step. Marks have a ring buffer of their
@@ -51,7 +51,7 @@ def spans(marked: Iterable[Mark], start_us: int) -> Events:
     """Make annotations of one thread, with times since `start_us`.
 
     A snapshot does not say which thread made a mark. So an end belongs to the last open start of the same
-    name. Marks without a start or without an end in the snapshot are skipped.
+    name. Marks without a start or without an end in the snapshot are skipped, and spans that no job has.
     """
     open_: dict[str, list[int]] = {}
     codes: dict[str, int] = {}
@@ -63,6 +63,7 @@ def spans(marked: Iterable[Mark], start_us: int) -> Events:
             began_us = open_[name].pop()
             rows.append((began_us - start_us, max(0, time_us - began_us), codes.setdefault(name, len(codes))))
     table = np.array(rows, np.int64).reshape(-1, 3)
+    table = table[table[:, 1] <= LONGEST_NS // 1000]
     # An enclosing span comes before the spans inside it.
     table = table[np.lexsort((-table[:, 1], table[:, 0]))]
     return replace(
