@@ -159,11 +159,8 @@ def test_marks_become_steps(tmp_path: Path) -> None:
 
 def test_a_mark_that_no_job_lives_to_end_is_skipped(tmp_path: Path) -> None:
     snapshot = SnapshotBuilder()
-    years_us = 10 * 365 * 24 * 3_600 * 10**6
-    snapshot.mark("loaded", at=0, us=1_000)
-    snapshot.mark("served", at=0, us=years_us)
-    events = read(snapshot, tmp_path).events
-    assert [events.names[name] for name in events.name] == ["loaded"]
+    snapshot.mark("served", at=0, us=10 * 365 * 24 * 3_600 * 10**6)
+    assert len(read(snapshot, tmp_path).events) == 0
 
 
 def test_memory_older_than_the_history_is_found_with_its_stack(tmp_path: Path) -> None:
