@@ -36,6 +36,7 @@ from tb_gpudiag.facts.launching.launch_modes import (
     in_compiled_code,
     launch_modes,
 )
+from tb_gpudiag.facts.operators.done_again import Repeats, backward_again, calls_again
 from tb_gpudiag.facts.waiting.host_tasks import HostTasks, find_host_tasks
 from tb_gpudiag.facts.waiting.interruptions import Interruptions, find_interruptions
 from tb_gpudiag.facts.waiting.overhead import RecorderCost, in_slow_views, recorder_cost
@@ -172,6 +173,22 @@ class HostWork:
         other = np.unique(host.place[np.r_[learns[learns != NONE], np.flatnonzero(draws)]])
         made = np.setdiff1d(host.place[match(host.events, MAKES_STATE)], np.r_[other, NONE])
         return np.isin(host.place, made) & (host.module != NONE) & ~host.in_backward & bool(len(learns))
+
+    @cached_property
+    def backward_again(self) -> Bool:
+        """Mask of the events in backward passes over what an earlier one went over, shape (n,)."""
+        return backward_again(self._host)
+
+    @cached_property
+    def backward_calls(self) -> tuple[Int64, Int64]:
+        """The calls that wait for backward passes, and how long each takes."""
+        calls = np.flatnonzero(self._host.tree.outermost_of(self._host.engine_wait))
+        return calls, self._host.events.duration_ns[calls]
+
+    @cached_property
+    def calls_again(self) -> Repeats:
+        """What a step calls again and again, with equal work."""
+        return calls_again(self._host, self._steps)
 
     @cached_property
     def in_float64(self) -> Bool:

@@ -26,12 +26,9 @@ from tb_gpudiag.rules.shared.recording_advice import for_recorders, unseen_kerne
 from tb_gpudiag.rules.shared.server_recording import for_server
 from tb_gpudiag.vocabulary import levels
 
-# Step times vary by 1 to 2% from run to run: a fix that is likely to save less cannot be seen to work.
-LEAST_SEEN = levels.SLIGHT
-
-# Rules about kernels begin to speak where they take this much of the time. A GPU that waits for the host for
-# longer than its kernels take hardly gains by faster ones: what saves less than this at most is a hint.
-LEAST_OF_KERNELS = levels.NOTICEABLE
+# What a fix gives back decides, not what the time is spent on: healthy jobs mostly stay below this. What is
+# likely to give back less is a hint.
+LEAST_SAVED = levels.NOTICEABLE
 
 # A finding with such a share of the time of its own is better advice than the operators that take most of it.
 COSTLY = levels.SIZEABLE
@@ -99,10 +96,10 @@ def _with_saving(found: RuleFinding, facts: Facts, predicted: Predicted | None) 
 
 
 def _seen(found: RuleFinding, window_ns: int) -> RuleFinding:
-    """What no fix can be seen to save is a hint, whatever it costs: the job waits for something else."""
-    saving, least = found.finding.saving, LEAST_OF_KERNELS if found.rule.family == "kernels" else LEAST_SEEN
+    """What no fix saves much of is a hint, whatever it costs: the job waits for something else."""
+    saving = found.finding.saving
     saved_ns = saving.likely_ns or saving.high_ns if saving else window_ns
-    unseen = found.finding.cost_ns > 0 and saved_ns < least * window_ns
+    unseen = found.finding.cost_ns > 0 and saved_ns < LEAST_SAVED * window_ns
     return replace(found, severity=Severity.INFO) if unseen else found
 
 

@@ -142,10 +142,14 @@ class HostTree:
 
     def any_below(self, chosen: Bool) -> Bool:
         """Mask of the host spans that enclose a chosen one, shape (n,)."""
-        before = np.zeros(len(self.spans) + 1, np.int32)
-        np.cumsum(chosen[self.spans], out=before[1:])
-        found = np.zeros(len(chosen), np.bool_)
-        found[self.spans] = before[self._nesting.last] > before[1:]
+        return self.sum_below(chosen.astype(np.int64)) > 0
+
+    def sum_below(self, values: Int64) -> Int64:
+        """Add up what the spans inside of each host span have, shape (n,); 64 bits of a larger sum."""
+        before = np.zeros(len(self.spans) + 1, np.int64)
+        np.cumsum(values[self.spans], out=before[1:])
+        found = np.zeros(len(values), np.int64)
+        found[self.spans] = before[self._nesting.last] - before[1:]
         return found
 
     def count_around(self, chosen: Bool) -> Int64:

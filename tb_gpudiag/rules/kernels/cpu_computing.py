@@ -10,12 +10,14 @@ from tb_gpudiag.facts.core.steady import MOST
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code, page_fixes
-from tb_gpudiag.rules.shared.cpu_job import cpu_time
+from tb_gpudiag.rules.shared.cpu_job import CpuTime, cpu_time
 from tb_gpudiag.rules.shared.lost_time import Lost, lost_time, places, removing
 from tb_gpudiag.rules.shared.odd_recordings import gpu_error
+from tb_gpudiag.rules.shared.repeated import with_repeats
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.operators import CHEAPER, MULTIPLIES
 from tb_gpudiag.wording.format import in_quotes, one_line
+from tb_gpudiag.wording.quantity import number, per_step
 
 CODE = fix_code(__name__)
 FIXES = page_fixes(__name__)
@@ -23,8 +25,9 @@ FIXES = page_fixes(__name__)
 _COMPILE = "model = torch.compile(model)\n"
 
 # A step that uses few rows of a table needs no gradient of all of them. With 100,000 rows that took 20 to 49%
-# of a step, and the optimizer's pass over them 22 to 43%; sparse ones saved 88%.
-LEAST_TABLE_SHARE = levels.SIZEABLE
+# of a step, and the optimizer's pass over them 22 to 43%; sparse ones saved 88%. Of five backward passes over
+# one forward pass, four took 67%.
+LEAST_AVOIDABLE = levels.SIZEABLE
 
 # The largest ones say what kind of work it is.
 MOST_OPERATORS = 3
@@ -35,11 +38,22 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     if not facts.on_cpu:
         return Clear("the job used a GPU or another accelerator")
     lost = lost_time(facts)
-    spent = cpu_time(lost, facts.host_work.small_operators)
-    if not spent.computing_limits:
-        return Clear(lost.sentence("computing", spent.computing_ns))
-    if (of_tables := _of_tables(facts, lost)) is not None:
-        return of_tables
+    spent, work = cpu_time(lost, facts.host_work.small_operators), facts.host_work
+    avoidable = (
+        (_of_tables, marked(work.table_gradients, lost.event)),
+        (_passed_again, marked(work.backward_again, lost.event)),
+        (_made_again, spent.computing & marked(work.makes_again, lost.event)),
+    )
+    found = [
+        say(facts, lost, own) for say, own in avoidable if lost.share(lost.total_ns(own)) >= LEAST_AVOIDABLE
+    ]
+    if spent.computing_limits:
+        found.append(with_repeats(_general(facts, lost, spent), facts, lost, spent.computing))
+    return found or Clear(lost.sentence("computing", spent.computing_ns))
+
+
+def _general(facts: Facts, lost: Lost, spent: CpuTime) -> Finding:
+    """What computes, and where it may compute faster."""
     chosen = spent.computing
     called = facts.host_work.called(lost.event)
     of_all = by_operator(facts.host, lost.event[chosen], lost.length_ns[chosen])
@@ -74,7 +88,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     if facts.job.training is False:
         text += " If this is inference, call model.eval() and use torch.inference_mode()."
         code = f"{code}\n\n{CODE['inference']}"
-    general = Finding(
+    return Finding(
         title=lost.sentence("Computing on the CPU", spent.computing_ns),
         summary="Operators that are long enough to compute take most of the main thread's time, and as far "
         "as the trace shows, no GPU is in use. A GPU usually computes many times as fast. Without one, only "
@@ -89,9 +103,6 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
         ranges=lost.ranges(chosen),
         leads=multiplies and spent.computing_ns >= MOST * lost.window_ns,
     )
-    again = chosen & marked(facts.host_work.makes_again, lost.event)
-    much = lost.share(lost.total_ns(again)) >= LEAST_TABLE_SHARE
-    return [_made_again(facts, lost, again), general] if much else general
 
 
 _FLOAT64 = "Most of it multiplies float64: float32 takes about half the time, if it is precise enough."
@@ -102,13 +113,10 @@ _UNKNOWN = (
 )
 
 
-def _of_tables(facts: Facts, lost: Lost) -> Finding | None:
-    """The finding if gradients of whole tables take much of the time."""
-    gradients = marked(facts.host_work.table_gradients, lost.event)
+def _of_tables(facts: Facts, lost: Lost, gradients: Bool) -> Finding:
+    """The finding if gradients of whole tables take much of the time. gradients: mask of it."""
     optimizer = marked(facts.host_work.optimizer_steps, lost.event)
     cost_ns = lost.total_ns(gradients)
-    if lost.share(cost_ns) < LEAST_TABLE_SHARE:
-        return None
     return Finding(
         title=lost.sentence("Making gradients of a whole table", cost_ns),
         summary="An embedding's gradient has a row for each row of its table, and is filled with zeros for "
@@ -123,6 +131,32 @@ def _of_tables(facts: Facts, lost: Lost) -> Finding | None:
             removing(lost.stretches(gradients | optimizer)),
             beyond="the optimizer goes over few rows, too",
         ),
+        severity=Severity.WARNING,
+    )
+
+
+def _passed_again(facts: Facts, lost: Lost, again: Bool) -> Finding:
+    """The finding if backward passes go over one forward pass several times. again: mask of all but the
+    first."""
+    host, cost_ns = facts.host, lost.total_ns(again)
+    passes, lengths_ns = facts.host_work.backward_calls
+    where = lost.where(host, again)
+    where["places"] = [*places(host, passes, lengths_ns), *where["places"]]
+    return Finding(
+        title=lost.sentence("Going backward again over the same forward pass", cost_ns),
+        summary="Several backward passes of a step go over operators of one forward pass, which keeps its "
+        "graph for them (retain_graph=True). Gradients add up: one pass over the sum of the losses gives the "
+        "same.",
+        fix=FIXES["one_backward"],
+        evidence=[
+            Evidence.of_window("All but the first pass over each operator", cost_ns, lost.window_ns),
+            Evidence(
+                "Backward passes", number(len(passes)), per_step(len(passes), len(facts.recorded_steps))
+            ),
+        ],
+        **where,
+        removable=removing(lost.stretches(again)),
+        severity=Severity.WARNING,
     )
 
 

@@ -16,6 +16,7 @@ from tb_gpudiag.rules.rule import Claimed, Rule, page_fixes
 from tb_gpudiag.rules.shared.cpu_job import in_overhead
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.rules.shared.lost_time import lost_time, places
+from tb_gpudiag.rules.shared.repeated import with_repeats
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.torch_frames import HostTask
 from tb_gpudiag.wording.format import share
@@ -54,7 +55,7 @@ def _on_main_thread(facts: Facts) -> RuleAnswer:
         return _clear(cost_ns, lost.window_ns)
     columns = lost.event[chosen], lost.length_ns[chosen], lost.start_ns[chosen]
     found = _finding(facts, cost_ns, "the main thread's time", *columns, lost.evaluating[chosen])
-    return replace(found, ranges=lost.ranges(chosen))
+    return with_repeats(replace(found, ranges=lost.ranges(chosen)), facts, lost, chosen & ~lost.evaluating)
 
 
 def _on_gpu(facts: Facts, claimed: Claimed) -> RuleAnswer:

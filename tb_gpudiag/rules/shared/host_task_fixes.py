@@ -37,91 +37,43 @@ class HostTaskFix(NamedTuple):
 
 
 HOST_TASK_FIXES = {
-    HostTask.GARBAGE: HostTaskFix(
-        "garbage collection",
-        "collecting garbage",
-        FIXES["garbage"],
-    ),
-    HostTask.LOGGING: HostTaskFix(
-        "logging",
-        "writing logs",
-        FIXES["logging"],
-    ),
-    HostTask.SAVING: HostTaskFix(
-        "saving files",
-        "saving a file",
-        FIXES["saving"],
-    ),
-    HostTask.SLEEPING: HostTaskFix(
-        "sleeping",
-        "sleeping",
-        FIXES["sleeping"],
-        waits=True,
-    ),
+    HostTask.GARBAGE: HostTaskFix("garbage collection", "collecting garbage", FIXES["garbage"]),
+    HostTask.LOGGING: HostTaskFix("logging", "writing logs", FIXES["logging"]),
+    HostTask.SAVING: HostTaskFix("saving files", "saving a file", FIXES["saving"]),
+    HostTask.SLEEPING: HostTaskFix("sleeping", "sleeping", FIXES["sleeping"], waits=True),
     HostTask.EVALUATING: HostTaskFix(
-        "evaluation",
-        "evaluating the model",
-        Fix("Evaluate less often, or on less data.", ""),
+        "evaluation", "evaluating the model", Fix("Evaluate less often, or on less data.", "")
     ),
     HostTask.SIMULATING: HostTaskFix(
-        "stepping the environment",
-        "stepping an environment or a simulator",
-        FIXES["simulate"],
+        "stepping the environment", "stepping an environment or a simulator", FIXES["simulate"]
     ),
     HostTask.THREAD: HostTaskFix(
-        "waiting for another thread",
-        "waiting for another thread",
-        FIXES["wait_for_thread"],
-        waits=True,
+        "waiting for another thread", "waiting for another thread", FIXES["wait_for_thread"], waits=True
     ),
     HostTask.PROCESS: HostTaskFix(
-        "waiting for a child process",
-        "waiting for a child process",
-        FIXES["wait_for_process"],
-        waits=True,
+        "waiting for a child process", "waiting for a child process", FIXES["wait_for_process"], waits=True
     ),
     HostTask.SOCKET: HostTaskFix(
-        "waiting for a socket",
-        "waiting for a socket",
-        FIXES["wait_for_socket"],
-        waits=True,
+        "waiting for a socket", "waiting for a socket", FIXES["wait_for_socket"], waits=True
     ),
     HostTask.FILE: HostTaskFix(
-        "reading and writing files",
-        "reading or writing a file",
-        FIXES["wait_for_file"],
-        waits=True,
+        "reading and writing files", "reading or writing a file", FIXES["wait_for_file"], waits=True
     ),
     HostTask.LOCK: HostTaskFix(
-        "waiting for a lock",
-        "waiting for a lock",
-        FIXES["wait_for_lock"],
-        waits=True,
+        "waiting for a lock", "waiting for a lock", FIXES["wait_for_lock"], waits=True
     ),
-    HostTask.MAKING: HostTaskFix(
-        "making tensors on the CPU",
-        "making tensors",
-        FIXES["random_on_gpu"],
-    ),
+    HostTask.MAKING: HostTaskFix("making tensors on the CPU", "making tensors", FIXES["random_on_gpu"]),
     HostTask.PLANNING: HostTaskFix(
         "planning cuDNN's attention",
         "planning attention for a shape that cuDNN has not seen",
         FIXES["plan_attention"],
     ),
     HostTask.READING: HostTaskFix(
-        "reading tensors from files",
-        "reading tensors from files",
-        FIXES["load_once"],
+        "reading tensors from files", "reading tensors from files", FIXES["load_once"]
     ),
-    HostTask.TOKENIZING: HostTaskFix(
-        "tokenizing text",
-        "tokenizing text",
-        FIXES["tokenize_once"],
-    ),
+    HostTask.TOKENIZING: HostTaskFix("tokenizing text", "tokenizing text", FIXES["tokenize_once"]),
     HostTask.PREPARING: HostTaskFix(
-        "preparing images, audio or video",
-        "preparing images, audio or video",
-        FIXES["prepare_in_workers"],
+        "preparing images, audio or video", "preparing images, audio or video", FIXES["prepare_in_workers"]
     ),
 }
 
@@ -169,7 +121,7 @@ def waits_sentence(facts: Facts, limiter: str) -> str:
     for task in facts.host_work.tasks.time_ns(lost.event[waiting], lost.length_ns[waiting]):
         own = waiting & (lost.task == task)
         at = meanwhile(facts, lost, own)
-        where = "".join(f", which was mostly in {_text(place)}" for place in at[:1])
+        where = "".join(f", which was mostly in {place_text(place)}" for place in at[:1])
         took = share(lost.total_ns(own), lost.window_ns)
         return f"For {took} of the time the main thread was {HOST_TASK_FIXES[task].activity}{where}."
     return ""
@@ -179,7 +131,7 @@ def meanwhile_evidence(facts: Facts, lost: Lost, chosen: Bool) -> list[Evidence]
     """What the thread that ends these waits does in them, where it was recorded."""
     return [
         Evidence.of_cost(
-            f"Meanwhile, in the other thread: {_text(place)}", place.time_ns, lost.total_ns(chosen)
+            f"Meanwhile, in the other thread: {place_text(place)}", place.time_ns, lost.total_ns(chosen)
         )
         for place in meanwhile(facts, lost, chosen)
     ]
@@ -199,7 +151,7 @@ def meanwhile(facts: Facts, lost: Lost, chosen: Bool) -> list[Place]:
     return places(host, spans.event[works], length_ns[works])[:_MOST_PLACES]
 
 
-def _text(place: Place) -> str:
+def place_text(place: Place) -> str:
     return str(Frame(place.file, place.line, place.function, place.line_kind)) or place.operator
 
 

@@ -1,0 +1,82 @@
+"""Work that a step does again: the same call with operators on equal shapes, and backward passes over one
+forward pass. Shapes do not show whether the values are equal, too; autograd's sequence numbers do.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tb_gpudiag.arrays import NONE, Bool, Int64, mask_of, summed
+from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.intervals import Window, groups
+from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.facts.core.recording import Steps
+from tb_gpudiag.frozen import dataclass
+from tb_gpudiag.vocabulary import marks
+from tb_gpudiag.vocabulary.frames import is_own
+from tb_gpudiag.vocabulary.recorded import Category
+
+# Odd numbers, that spread what they multiply over 64 bits.
+_SPREAD = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
+
+
+@dataclass(frozen=True, eq=False)
+class Repeats:
+    """One function or module that is called again and again. again: mask of the events in all of its calls
+    but the first of each step, shape (n,). call: one of them, or NONE. per_step: how often a step calls it.
+    """
+
+    again: Bool
+    call: int
+    per_step: float
+
+
+def backward_again(host: Host) -> Bool:
+    """Mask of the events in nodes of autograd that ran before, shape (n,): a pass over a graph that an
+    earlier one kept. A pass that makes a graph of its own, as for second derivatives, is no repeat."""
+    events, node = host.events, host.backward_nodes
+    learns = (events.sequence != NONE) & (events.forward_thread <= 0)
+    plain = node[~host.tree.any_below(learns)[node]]
+    plain = plain[np.argsort(events.start_ns[plain], kind="stable")]
+    columns = (events.name, events.sequence, events.forward_thread)
+    _, first = groups(*(column[plain].astype(np.int64) for column in columns))
+    return host.tree.under(mask_of(np.delete(plain, first), len(events)))
+
+
+def calls_again(host: Host, steps: Steps) -> Repeats:
+    """Find what takes most of the time of those that a step calls from one function with equal work: modules
+    and the user's own functions. Calls between which a backward pass or a batch begins have each its own."""
+    events, tree = host.events, host.tree
+    own = np.array([*map(is_own, events.names), False], np.bool_)[events.name]
+    python = (events.category == Category.PYTHON_FUNCTION) & (tree.depth >= 0)
+    work, loading = _work(host), host.loader | host.own_loader
+    call = np.flatnonzero(python & ~loading & (own | match(events, marks.MODULE)) & (work != 0))
+    step = np.searchsorted(steps.start_ns, events.start_ns[call], side="right")
+    begun = np.r_[host.backward_nodes, host.loads(Window(int(NONE), np.iinfo(np.int64).max))]
+    since = np.searchsorted(np.sort(events.start_ns[begun]), events.start_ns[call])
+    around = np.append(tree.nearest_of(python), NONE)[tree.parent[call]]
+    names = (host.names(column) for column in (call, host.module[call], around))
+    kind, first = groups(step, since, *names, work[call])
+    calls, length_ns = np.bincount(kind), summed(kind, events.duration_ns[call], len(first))
+    again_ns = (length_ns - events.duration_ns[call[first]]) * (len(steps) > 0)
+    # The same in all steps.
+    one, _ = groups(*(host.names(column)[first] for column in (call, around)))
+    of_one_ns = summed(one, again_ns, one.max(initial=0) + 1)
+    some = (one == of_one_ns.argmax()) & (again_ns > 0)
+    repeated = np.delete(call, first)[some[np.delete(kind, first)]]
+    per_step = float(calls[some].sum() / max(1, len(np.unique(step[first[some]]))))
+    one_call = int(np.append(call[first[some]], NONE)[0])
+    return Repeats(tree.under(mask_of(repeated, len(events))), one_call, per_step)
+
+
+def _work(host: Host) -> Int64:
+    """Return a number for the operators below each host span and the shapes of their inputs, shape (n,): the
+    same for the same ones in any order; 0 without operators."""
+    events = host.events
+    columns = (events.name, events.shapes, events.types)
+    mixed = np.zeros(len(events), np.uint64)
+    for column, spread in zip(columns, _SPREAD, strict=True):
+        mixed = (mixed ^ (column.astype(np.int64).view(np.uint64) * spread)) * _SPREAD[0]
+        mixed ^= mixed >> np.uint64(32)
+    mixed[events.category != Category.CPU_OP] = 0
+    return host.tree.sum_below(mixed.view(np.int64))

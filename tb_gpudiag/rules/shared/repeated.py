@@ -1,0 +1,49 @@
+"""What a step calls again and again with equal work, in the findings whose time it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tb_gpudiag.arrays import Bool, marked
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.answer import Evidence, Finding, Fix
+from tb_gpudiag.rules.rule import page_fixes
+from tb_gpudiag.rules.shared.host_task_fixes import place_text
+from tb_gpudiag.rules.shared.lost_time import Lost, places
+from tb_gpudiag.vocabulary import levels
+from tb_gpudiag.vocabulary.frames import called
+from tb_gpudiag.vocabulary.marks import module_name
+from tb_gpudiag.wording.format import figures, one_line, share
+from tb_gpudiag.wording.quantity import number
+
+_FIX = page_fixes("tb_gpudiag.rules.kernels.cpu_computing")["again"]
+
+
+def with_repeats(found: Finding, facts: Facts, lost: Lost, chosen: Bool) -> Finding:
+    """Say what is called again and again if its calls but the first of each step are most of the finding.
+
+    chosen: mask of the finding's time, shape (s,)."""
+    repeats, host = facts.host_work.calls_again, facts.host
+    again_ns = lost.total_ns(chosen & marked(repeats.again, lost.event))
+    if again_ns < levels.HALF * max(1, lost.total_ns(chosen)):
+        return found
+    name = one_line(called(module_name(host.name(repeats.call))), 80)
+    lost_share = share(again_ns, lost.window_ns)
+    times = f"{figures(repeats.per_step)} times"
+    caller = np.array(host.tree.ancestors(repeats.call)[-2:-1])
+    where = "".join(f" from {place_text(place)}" for place in places(host, caller, caller))
+    return replace(
+        found,
+        title=f"{found.title}: a step runs {name} {times}, all but the first for {lost_share}",
+        summary=f"A step calls {name} {times}{where}, with the same operators on inputs of the same shapes. "
+        "Whether the values are the same, too, or those of one call depend on the one before, the trace does "
+        f"not show. {found.summary}",
+        fix=Fix(f"{_FIX.text} {found.fix.text}", f"{_FIX.code}\n\n{found.fix.code}".strip(), _FIX.url),
+        evidence=[
+            *found.evidence,
+            Evidence("Calls in a step", number(repeats.per_step, "call")),
+            Evidence.of_window("All but the first of each step", again_ns, lost.window_ns),
+        ],
+    )

@@ -1,0 +1,85 @@
+"""Work that a step does again is named, with its cost and the place that asks for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.rules.answer import Severity
+from tb_gpudiag.rules.kernels.cpu_computing import RULE
+from tests.builder import TraceBuilder
+from tests.rules.stage import facts_of, figures, finding, findings
+
+STEPS = 4
+
+
+def _calls(tmp_path: Path, *, widths: tuple[int, ...], backward: bool = False, modules: int = 1) -> Facts:
+    """Steps of 1,000 us that call a module four times, on inputs of these widths by turns; between the calls,
+    backward passes. modules: how many there are."""
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    for i in range(STEPS):
+        at = 1_000 * i
+        main.step(i, at=at, us=1_000)
+        main.frame("train.py(9): translate", at=at, us=999)
+        for call in range(4):
+            begin, width = at + 1 + 240 * call, widths[call % len(widths)]
+            main.frame(f"nn.Module: Encoder_{call % modules}", at=begin, us=200)
+            main.op(
+                "aten::mm", at=begin + 1, us=198, shapes=[[width, 512], [512, 512]], sequence=4 * i + call
+            )
+            if backward:
+                main.op("MmBackward0", at=begin + 201, us=30, sequence=4 * i + call, forward_thread=1)
+    return facts_of(trace, tmp_path)
+
+
+def test_a_module_that_a_step_calls_with_equal_work_is_named(tmp_path: Path) -> None:
+    found = finding(findings(RULE.check(_calls(tmp_path, widths=(64,))))[-1])
+    assert found.title.endswith("a step runs Encoder_0 4 times, all but the first for 59.4%")
+    assert "from translate (train.py, defined at line 9)" in found.summary
+    assert found.fix.text.startswith("If the inputs of these calls are the same")
+    assert "All but the first of each step" in figures(found)
+
+
+@pytest.mark.parametrize(
+    "others",
+    [{"widths": (64, 65, 66, 67)}, {"widths": (64,), "modules": 4}, {"widths": (64,), "backward": True}],
+)
+def test_other_shapes_modules_and_batches_are_no_repeats(others: dict[str, object], tmp_path: Path) -> None:
+    found = findings(RULE.check(_calls(tmp_path, **others)))[-1]  # type: ignore[arg-type]
+    assert "a step runs" not in found.title
+
+
+def _backward(tmp_path: Path, *, passes: int, makes_graph: bool = False) -> Facts:
+    """Steps of a forward operator and of backward passes over it of 200 us each, called by `train`."""
+    trace = TraceBuilder(devices=())
+    main, engine = trace.thread(), trace.thread()
+    for i in range(STEPS):
+        at = 1_000 * i
+        main.step(i, at=at, us=1_000)
+        main.frame("train.py(9): train", at=at, us=999)
+        main.op("aten::mm", at=at + 1, us=150, sequence=100 * i)
+        for one in range(passes):
+            begin = at + 155 + 205 * one
+            main.frame("torch/autograd/graph.py(851): _engine_run_backward", at=begin, us=203)
+            engine.op("MmBackward0", at=begin + 1, us=200, sequence=100 * i, forward_thread=1)
+            engine.op("aten::mm", at=begin + 2, us=190, sequence=100 * i + 10 + one if makes_graph else None)
+    return facts_of(trace, tmp_path)
+
+
+def test_backward_passes_over_one_forward_pass_are_a_warning_at_their_caller(tmp_path: Path) -> None:
+    found = findings(RULE.check(_backward(tmp_path, passes=4)))[0]
+    assert found.title.startswith("Going backward again over the same forward pass")
+    assert (found.cost_ns, found.severity) == (STEPS * 3 * 200_000, Severity.WARNING)
+    assert found.places[0].function == "train"
+    assert str(figures(found)["Backward passes"][0]) == "16"
+
+
+@pytest.mark.parametrize(("passes", "makes_graph"), [(1, False), (4, True)])
+def test_one_pass_and_second_derivatives_are_no_repeats(
+    passes: int, *, makes_graph: bool, tmp_path: Path
+) -> None:
+    answer = RULE.check(_backward(tmp_path, passes=passes, makes_graph=makes_graph))
+    assert "backward again" not in str(answer)
