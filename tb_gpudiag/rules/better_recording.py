@@ -53,10 +53,7 @@ def _recipe(facts: Facts, *, notes: bool) -> str:
     return whole.fix.code if isinstance(whole, Finding) else ""
 
 
-_RECIPES = {
-    (False, True): RECORDING_OF_HOST_LEAKS,
-    (True, False): SNAPSHOT_RECORDING,
-}
+_RECIPES = {(False, True): RECORDING_OF_HOST_LEAKS, (True, False): SNAPSHOT_RECORDING}
 """Recipes other than the usual one: for a snapshot without a history, and for tensors that come and go."""
 
 

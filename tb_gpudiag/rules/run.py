@@ -8,15 +8,7 @@ from dataclasses import replace
 from tb_gpudiag.facts.core.intervals import EMPTY, intersect
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
-from tb_gpudiag.rules.answer import (
-    CannotTell,
-    Clear,
-    Finding,
-    RuleAnswer,
-    Saving,
-    Severity,
-    with_findings,
-)
+from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, RuleAnswer, Saving, Severity, with_findings
 from tb_gpudiag.rules.doubts import ABOUT_TIME, corrected, doubts_about
 from tb_gpudiag.rules.outcome import Outcome, RuleFinding, crashed
 from tb_gpudiag.rules.rule import AnyRule, Claimed, Rule, with_claims

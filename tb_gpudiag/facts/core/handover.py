@@ -61,13 +61,7 @@ class HostTime:
     """
 
     def __init__(
-        self,
-        host: Host,
-        work: Work,
-        main: int,
-        once: FirstRun,
-        captures: Captures,
-        waits: RequestWaits,
+        self, host: Host, work: Work, main: int, once: FirstRun, captures: Captures, waits: RequestWaits
     ) -> None:
         self.main = main
         self.host = host

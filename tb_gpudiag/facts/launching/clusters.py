@@ -49,14 +49,7 @@ class Cluster:
 
 
 def find_clusters(
-    host: Host,
-    work: Work,
-    copies: Int64,
-    device: int,
-    window: Window,
-    *,
-    least_turns: int,
-    least_chain: int,
+    host: Host, work: Work, copies: Int64, device: int, window: Window, *, least_turns: int, least_chain: int
 ) -> list[Cluster]:
     """Find the device's clusters in the window: loops of at least `least_turns` iterations, chains of at
     least `least_chain` launches.

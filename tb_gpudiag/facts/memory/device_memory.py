@@ -25,12 +25,7 @@ from tb_gpudiag.facts.memory.floor import NO_PERIODS, Floors, Periods, Trend, fl
 from tb_gpudiag.facts.memory.memory_kinds import Allocations
 from tb_gpudiag.facts.memory.noted_history import is_long, last_rate, steady_rate
 from tb_gpudiag.facts.memory.noted_keepers import noted_keeper
-from tb_gpudiag.facts.memory.noted_tensors import (
-    NotedHolder,
-    NotedTensors,
-    noted_growths,
-    noted_tensors,
-)
+from tb_gpudiag.facts.memory.noted_tensors import NotedHolder, NotedTensors, noted_growths, noted_tensors
 from tb_gpudiag.facts.memory.peak import Failure, Peak, find_failure, find_peak
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.repeats import inferred_steps

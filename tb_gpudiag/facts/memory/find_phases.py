@@ -22,10 +22,7 @@ from tb_gpudiag.vocabulary.torch_frames import LOADER
 # the optimizer inside backward.
 _MAIN = (Phase.BACKWARD, Phase.OPTIMIZER, Phase.ZERO_GRAD)
 
-_MARKS = {
-    Phase.OPTIMIZER: marks.OPTIMIZER_STEP,
-    Phase.ZERO_GRAD: marks.ZERO_GRAD,
-}
+_MARKS = {Phase.OPTIMIZER: marks.OPTIMIZER_STEP, Phase.ZERO_GRAD: marks.ZERO_GRAD}
 
 _FRAMES = {
     Phase.OPTIMIZER: torch_frames.OPTIMIZER_FRAME,

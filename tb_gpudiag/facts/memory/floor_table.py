@@ -117,12 +117,7 @@ def by_line(allocations: Allocations, table: FloorTable, without: list[int]) -> 
     )
     some = new[table.site] != NONE
     return FloorTable(
-        size,
-        count,
-        table.column,
-        table.alive[some],
-        new[table.site[some]],
-        table.one[rows[shared]],
+        size, count, table.column, table.alive[some], new[table.site[some]], table.one[rows[shared]]
     )
 
 

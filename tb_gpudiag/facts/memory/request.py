@@ -73,11 +73,7 @@ def find_request(allocations: Allocations, position: int) -> Request:
     stack = memory.stacks[code]
     formula = allocations.context.phase[event] == Phase.FORWARD and not MODULE_FRAME.search(stack)
     beside = _beside(allocations, position, code, innermost_place(stack)) if formula else 0
-    return replace(
-        found,
-        beside_bytes=beside,
-        of_layer=is_of_layer(stack),
-    )
+    return replace(found, beside_bytes=beside, of_layer=is_of_layer(stack))
 
 
 def _beside(allocations: Allocations, position: int, code: int, place: Frame | None) -> int:

@@ -79,11 +79,7 @@ class CompileReasons:
 
 
 def compile_reasons(
-    log: CompileLog | None,
-    host: Host,
-    functions: list[CompiledFunction],
-    origin_ns: int,
-    window: Window,
+    log: CompileLog | None, host: Host, functions: list[CompiledFunction], origin_ns: int, window: Window
 ) -> CompileReasons | None:
     """Join the log to a trace; None without one.
 
@@ -101,9 +97,7 @@ def compile_reasons(
     return replace(found, breaks=_graph_breaks(log, host, window), without_graphs=skipped)
 
 
-def main_guards(
-    compilations: Iterable[LoggedCompilation],
-) -> dict[LoggedCompilation, list[FailedGuard]]:
+def main_guards(compilations: Iterable[LoggedCompilation]) -> dict[LoggedCompilation, list[FailedGuard]]:
     """Return the guards that say why each function was compiled again, by compilation.
 
     There may be one for each earlier compilation. Those that differ in numbers only are one. First comes what

@@ -10,16 +10,7 @@ from tb_gpudiag.digest.digest import PATH_SEPARATOR, REST
 from tb_gpudiag.jobs.compare.promise import promised_range
 from tb_gpudiag.jobs.step_parts import part_term, signed_ns
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.views.document import (
-    Column,
-    Document,
-    Kind,
-    ReportView,
-    Section,
-    Table,
-    lines,
-    table,
-)
+from tb_gpudiag.report.views.document import Column, Document, Kind, ReportView, Section, Table, lines, table
 from tb_gpudiag.vocabulary.patterns import lazy_re
 from tb_gpudiag.wording.format import cut_middle, figures, one_line, share, size_bytes, time_us
 from tb_gpudiag.wording.quantity import duration, size
@@ -56,13 +47,7 @@ def comparison_document(comparison: pb.Comparison, *, of_finding: bool = False) 
         )
         for row in list(comparison.held)[:ROWS_SHOWN]
     ]
-    columns = (
-        Column("Memory of"),
-        Column("Kind"),
-        *_SIDES,
-        _DIFFERENCE,
-        Column("Allocated by", Kind.CODE),
-    )
+    columns = (Column("Memory of"), Column("Kind"), *_SIDES, _DIFFERENCE, Column("Allocated by", Kind.CODE))
     sections: list[Section] = [
         _parts(comparison.causes, comparison.mean_step_us),
         _figures(comparison),

@@ -121,10 +121,7 @@ def _points(history: pb.History) -> Table:
         (Column("#", Kind.NUMBER), lambda row: str(row[0] + 1)),
         (Column("Recorded (UTC)"), lambda row: _time(row[1].time_s) or row[1].span),
         (Column("Step", Kind.NUMBER), lambda row: duration(row[1].step_us * 1e3) if row[1].step_us else ""),
-        (
-            Column("GPU busy", Kind.NUMBER),
-            lambda row: share(row[1].busy_share) if row[1].device_name else "",
-        ),
+        (Column("GPU busy", Kind.NUMBER), lambda row: share(row[1].busy_share) if row[1].device_name else ""),
         (Column("Floor", Kind.NUMBER), lambda row: size(row[1].floor_bytes) if row[1].floor_bytes else ""),
         (Column("Peak", Kind.NUMBER), lambda row: size(row[1].peak_bytes) if row[1].peak_bytes else ""),
         (

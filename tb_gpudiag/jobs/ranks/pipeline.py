@@ -85,10 +85,7 @@ class Pipeline:
 
 
 def pipeline_of(
-    members: Sequence[Digest],
-    operations: RankOperations,
-    channels: Channels,
-    clocks: Clocks,
+    members: Sequence[Digest], operations: RankOperations, channels: Channels, clocks: Clocks
 ) -> Pipeline | None:
     """Find the pipeline; None if the job has none, or its messages do not say between which ranks."""
     messages = np.flatnonzero(operations.of_kinds({SEND, RECEIVE}) & operations.step.where(bool))

@@ -120,14 +120,7 @@ def _units(facts: JobFacts) -> list[ExposedUnit]:
     """The units whose transfers are exposed, without those that wait for a rank."""
     return [
         ExposedUnit(
-            one.kind,
-            one.parallelism,
-            one.unit,
-            one.number,
-            one.of,
-            one.why,
-            one.collectives,
-            one.exposed_ns,
+            one.kind, one.parallelism, one.unit, one.number, one.of, one.why, one.collectives, one.exposed_ns
         )
         for one in facts.units
         if one.kind in _HIDEABLE and one.why != OTHER_RANK and one.why in EXPOSURE_REASONS

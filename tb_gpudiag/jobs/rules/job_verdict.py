@@ -207,11 +207,7 @@ def _host_limiter(facts: JobFacts, parts: dict[str, float]) -> str:
     return told if costs[told] > CLEAR_LEAD * costs[most] else most
 
 
-_ON_HOST = {
-    "launch": "Launching kernels",
-    "python": "The host's own code",
-    "compile": "Compilation",
-}
+_ON_HOST = {"launch": "Launching kernels", "python": "The host's own code", "compile": "Compilation"}
 
 
 def _noun(limiter: str) -> str:

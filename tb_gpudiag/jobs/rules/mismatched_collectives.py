@@ -83,9 +83,7 @@ def _not_simultaneous(facts: JobFacts, apart: float) -> Finding:
         "waiting.",
         fix=FIXES["same_path"],
         leads=True,
-        evidence=[
-            Evidence("Left early", number(round(apart * len(facts.waits)), "collective")),
-        ],
+        evidence=[Evidence("Left early", number(round(apart * len(facts.waits)), "collective"))],
         severity=Severity.WARNING,
     )
 

@@ -8,12 +8,7 @@ import numpy as np
 
 from tb_gpudiag.jobs.ranks.bandwidth import LEAST_COUNT, Slower, among_links, find_slow_links
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
-from tb_gpudiag.jobs.rules.job_words import (
-    capitalized,
-    collective_text,
-    culprits_text,
-    ranks_evidence,
-)
+from tb_gpudiag.jobs.rules.job_words import capitalized, collective_text, culprits_text, ranks_evidence
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, RuleAnswer, Saving
 from tb_gpudiag.rules.rule import page_fixes
 from tb_gpudiag.vocabulary import levels

@@ -199,9 +199,5 @@ _UNITS = {
         "Each unit has hooks in Python, too. The weights",
         FIXES["units"],
     ),
-    GRADIENTS: (
-        "Gradients are reduced in small messages",
-        "The gradients",
-        FIXES["buckets"],
-    ),
+    GRADIENTS: ("Gradients are reduced in small messages", "The gradients", FIXES["buckets"]),
 }

@@ -87,10 +87,7 @@ def _reason(calls: AllocatorCalls, steps: int, *, retries: int) -> tuple[str, Fi
             FIXES["full"],
         )
     if calls.frees_in_empty_cache * 2 >= max(1, calls.frees):
-        return (
-            "torch.cuda.empty_cache() makes most of the calls that free memory.",
-            FIXES["empty_cache"],
-        )
+        return ("torch.cuda.empty_cache() makes most of the calls that free memory.", FIXES["empty_cache"])
     turns, both = calls.turns, calls.allocations + calls.frees
     if turns >= LEAST_TURNS * max(1, steps) and turns >= LEAST_TURN_SHARE * both:
         return (

@@ -255,13 +255,7 @@ def _work(uneven: _Uneven, what: str) -> list[Evidence]:
     own, usual = float(np.median(work[uneven.slow])), float(np.median(work[uneven.others]))
     if abs(own - usual) < levels.NOTICEABLE * usual:
         return []
-    return [
-        Evidence(
-            what,
-            number(own, suffix="per slow step"),
-            (number(usual, suffix="per other step"),),
-        )
-    ]
+    return [Evidence(what, number(own, suffix="per slow step"), (number(usual, suffix="per other step"),))]
 
 
 def _places(uneven: _Uneven, host: Host, lost: Lost, cause: Cause) -> list[Place]:

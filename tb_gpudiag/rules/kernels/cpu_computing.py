@@ -93,11 +93,7 @@ def _general(facts: Facts, lost: Lost, spent: CpuTime) -> Finding:
         summary="Operators that are long enough to compute take most of the main thread's time, and as far "
         "as the trace shows, no GPU is in use. A GPU usually computes many times as fast. Without one, only "
         "cheaper or fewer operators make the job faster.",
-        fix=Fix(
-            text,
-            code,
-            "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
-        ),
+        fix=Fix(text, code, "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"),
         evidence=evidence,
         places=places(facts.host, called[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
@@ -128,8 +124,7 @@ def _of_tables(facts: Facts, lost: Lost, gradients: Bool) -> Finding:
         ],
         **lost.where(facts.host, gradients, by_operator=True),
         removable=replace(
-            removing(lost.stretches(gradients | optimizer)),
-            beyond="the optimizer goes over few rows, too",
+            removing(lost.stretches(gradients | optimizer)), beyond="the optimizer goes over few rows, too"
         ),
         severity=Severity.WARNING,
     )

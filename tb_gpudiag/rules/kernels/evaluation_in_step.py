@@ -86,13 +86,7 @@ def _clear(cost_ns: int, window_ns: int) -> Clear:
 
 
 def _finding(
-    facts: Facts,
-    cost_ns: int,
-    whose: str,
-    event: Int64,
-    weight_ns: Int64,
-    time_ns: Int64,
-    evaluates: Bool,
+    facts: Facts, cost_ns: int, whose: str, event: Int64, weight_ns: Int64, time_ns: Int64, evaluates: Bool
 ) -> Finding:
     """event: the host events of the time; weight_ns, time_ns: how long each takes, and when it begins;
     evaluates: mask of those in an evaluation. whose: the time that the cost is a share of."""

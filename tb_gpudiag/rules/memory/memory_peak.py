@@ -140,9 +140,7 @@ def _finding(memory: DeviceMemory, facts: Facts) -> Finding:
             )
         ),
         fix=Fix(
-            " ".join(one.text for one in advice),
-            "\n\n".join(filter(None, (one.code for one in advice))),
-            URL,
+            " ".join(one.text for one in advice), "\n\n".join(filter(None, (one.code for one in advice))), URL
         ),
         cost_bytes=_cost_bytes(memory, leaks),
         memory_device=memory.device,

@@ -199,10 +199,7 @@ def _on_cpu(facts: Facts) -> RuleAnswer:
         fix=fix_of(units) or _FIXES[Collective.OTHER],
         cost_ns=cost_ns,
         sure=False,
-        evidence=[
-            Evidence.of_window("In collectives", cost_ns, lost.window_ns),
-            *reasons_evidence(units),
-        ],
+        evidence=[Evidence.of_window("In collectives", cost_ns, lost.window_ns), *reasons_evidence(units)],
         places=places(facts.host, lost.event[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
         severity=Severity.INFO,  # on a CPU, other ranks and this thread share cores: only all ranks tell

@@ -86,9 +86,7 @@ def reasons_evidence(units: Sequence[ExposedUnit]) -> list[Evidence]:
     total = sum(one.exposed_ns for one in units)
     return [
         Evidence(
-            EXPOSURE_REASONS[why].word,
-            duration(ns),
-            (share_of(ns, total, "of the exposed collectives"),),
+            EXPOSURE_REASONS[why].word, duration(ns), (share_of(ns, total, "of the exposed collectives"),)
         )
         for why, ns in by_reason(units)[:REASONS_SHOWN]
     ]

@@ -222,9 +222,7 @@ _BUFFERS = _Part(
     "buffers, such as BatchNorm's statistics, stay those of each rank",
 )
 _GRADIENTS = _Part(
-    "DDP copying buckets into gradients",
-    "gradient_as_bucket_view=True",
-    "gradients are views of the buckets",
+    "DDP copying buckets into gradients", "gradient_as_bucket_view=True", "gradients are views of the buckets"
 )
 
 

@@ -36,22 +36,15 @@ MOST_WASTES = 2
 
 
 _ATTENTION = Advice(
-    "Use fused attention: its memory does not grow quadratically with the sequence length.",
-    CODE["attention"],
+    "Use fused attention: its memory does not grow quadratically with the sequence length.", CODE["attention"]
 )
 _CHECKPOINT = Advice(
     "Recompute the activations of the largest blocks in the backward pass (2 to 4 times less memory for "
     "about a third more compute).",
     CODE["checkpoint"],
 )
-_PRECISION = Advice(
-    "Compute in bf16, which halves the activations.",
-    CODE["precision"],
-)
-_ACCUMULATE = Advice(
-    "Use smaller batches, and accumulate their gradients.",
-    CODE["accumulate"],
-)
+_PRECISION = Advice("Compute in bf16, which halves the activations.", CODE["precision"])
+_ACCUMULATE = Advice("Use smaller batches, and accumulate their gradients.", CODE["accumulate"])
 _SET_TO_NONE = Advice(
     "Unless you accumulate gradients over several batches, free them before the next forward pass.",
     CODE["set_to_none"],
@@ -69,10 +62,7 @@ _BEFORE = Advice(
     "smaller parts. Record from the job's beginning, or a memory snapshot, to see what holds the memory.",
     CODE["before"],
 )
-_STATE = Advice(
-    "Shard weights, gradients and optimizer state across GPUs.",
-    CODE["shard"],
-)
+_STATE = Advice("Shard weights, gradients and optimizer state across GPUs.", CODE["shard"])
 _GIANT = Advice(
     "Look at the shapes at this line: [N, 1] and [N] broadcast to [N, N], and so do pairwise differences, "
     "one-hot codes and attention without a fused kernel. If the size is meant, compute it in parts.",
@@ -93,10 +83,7 @@ _EXPANDABLE = Advice(
     "goes.",
     FRAGMENTATION["expandable"],
 )
-_PAD = Advice(
-    "Segments are expandable already: request fewer different sizes.",
-    FRAGMENTATION["pad"],
-)
+_PAD = Advice("Segments are expandable already: request fewer different sizes.", FRAGMENTATION["pad"])
 _INFERENCE = Advice(
     "Hardly anything is kept for a backward pass, so the batch size decides: use a smaller batch, and make "
     "sure that no autograd graph is recorded.",

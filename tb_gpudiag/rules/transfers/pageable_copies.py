@@ -14,13 +14,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal, Shorter
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, Removable, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code, page_fixes
-from tb_gpudiag.rules.shared.copies import (
-    LEAST_BYTES,
-    beside,
-    copy_from_pinned,
-    exposed_time,
-    waits_with,
-)
+from tb_gpudiag.rules.shared.copies import LEAST_BYTES, beside, copy_from_pinned, exposed_time, waits_with
 from tb_gpudiag.rules.shared.lost_time import longest, lost_time, places
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import share
