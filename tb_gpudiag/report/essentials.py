@@ -60,14 +60,23 @@ def full_place(where: pb.Place) -> str:
 
 def short_place(where: pb.Place) -> str:
     """The same with the user's own function first and with fewer folders: its end may be cut off."""
-    spot = _spot(_short(_frame(where)), where)
-    parts = [spot, _candidates(where), *_ranges(where)]
-    if where.HasField("caller"):
-        own = _frame(where.caller)
-        parts = [f"{own.preposition} {_short(own)}", _candidates(where), f"through {spot}", *_ranges(where)]
-    elif spot:
-        parts[0] = f"{preposition(where)} {spot}"
-    return ", ".join(filter(None, parts))
+    through = f"through {_spot(_short(_frame(where)), where)}" if where.HasField("caller") else ""
+    return ", ".join(filter(None, [_own(where), through, *_ranges(where)]))
+
+
+def place_to_fix(report: pb.Report) -> str:
+    """The user's own function, and the line if it is known, that the first fix is about; "" if none is."""
+    first = next(iter(without_hints(report.findings)), pb.Finding())
+    return next(filter(None, (_own(where, called=False) for where in first.places)), "")
+
+
+def _own(where: pb.Place, *, called: bool = True) -> str:
+    """`in load (train.py, defined at line 7), probably line 9: x = resize(x)`. called: also the operator that
+    the function called."""
+    own = where.caller if where.HasField("caller") else where
+    frame = _short(_frame(own))
+    spot = _spot(frame, own) if called or not str(frame) else str(frame)
+    return ", ".join(filter(None, [f"{preposition(own)} {spot}" if spot else "", _candidates(where)]))
 
 
 def _spot(frame: Frame, where: pb.Place) -> str:

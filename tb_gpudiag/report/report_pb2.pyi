@@ -364,7 +364,8 @@ class Verdict(_message.Message):
     sentence: str
     busy_share: float
     headline: str
-    def __init__(self, limiter: _Optional[_Union[Verdict.Limiter, str]] = ..., sentence: _Optional[str] = ..., busy_share: _Optional[float] = ..., headline: _Optional[str] = ...) -> None: ...
+    where: str
+    def __init__(self, limiter: _Optional[_Union[Verdict.Limiter, str]] = ..., sentence: _Optional[str] = ..., busy_share: _Optional[float] = ..., headline: _Optional[str] = ..., where: _Optional[str] = ...) -> None: ...
 
 class Finding(_message.Message):
     class Severity(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
@@ -410,20 +411,21 @@ class Saving(_message.Message):
 
 class Plan(_message.Message):
     fixes: _containers.RepeatedCompositeFieldContainer[PlannedFix]
-    window_us: float
+    whole_us: float
     saving_us: float
     error_share: float
-    def __init__(self, fixes: _Optional[_Iterable[_Union[PlannedFix, _Mapping[str, object]]]] = ..., window_us: _Optional[float] = ..., saving_us: _Optional[float] = ..., error_share: _Optional[float] = ...) -> None: ...
+    per_step: bool
+    def __init__(self, fixes: _Optional[_Iterable[_Union[PlannedFix, _Mapping[str, object]]]] = ..., whole_us: _Optional[float] = ..., saving_us: _Optional[float] = ..., error_share: _Optional[float] = ..., per_step: bool = ...) -> None: ...
 
 class PlannedFix(_message.Message):
     finding: int
     rule: str
     name: str
     saving_us: float
-    window_us: float
-    most_window_us: float
-    likely_window_us: float
-    def __init__(self, finding: _Optional[int] = ..., rule: _Optional[str] = ..., name: _Optional[str] = ..., saving_us: _Optional[float] = ..., window_us: _Optional[float] = ..., most_window_us: _Optional[float] = ..., likely_window_us: _Optional[float] = ...) -> None: ...
+    least_us: float
+    most_us: float
+    likely_us: float
+    def __init__(self, finding: _Optional[int] = ..., rule: _Optional[str] = ..., name: _Optional[str] = ..., saving_us: _Optional[float] = ..., least_us: _Optional[float] = ..., most_us: _Optional[float] = ..., likely_us: _Optional[float] = ...) -> None: ...
 
 class Evidence(_message.Message):
     label: str

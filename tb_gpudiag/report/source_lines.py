@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.essentials import place_to_fix
 from tb_gpudiag.wording.format import one_line
 
 # The largest modules of large projects have a few hundred KB.
@@ -37,7 +38,7 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def add_source_lines(report: pb.Report, root: str = "") -> None:
-    """Add the candidates to the places of the findings.
+    """Add the candidates to the places of the findings, and to the verdict's.
 
     root: only files below this folder are read, wherever links lead; "" for any file, below the working
         directory if its path is relative.
@@ -50,6 +51,7 @@ def add_source_lines(report: pb.Report, root: str = "") -> None:
                 # How code calls an operator: `aten::index_put_` is `index_put_`.
                 name = place.operator.rpartition("::")[2]
                 _add(place, {"_local_scalar_dense": "item", "_to_copy": "to"}.get(name, name), root)
+    report.verdict.where = place_to_fix(report)
 
 
 def _add(place: pb.Place, called: str, root: str) -> None:

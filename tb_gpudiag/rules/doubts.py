@@ -137,10 +137,10 @@ def _of_unseen_gpu(what: str, use: GpuUse, facts: Facts) -> Said:
     loading = lost.share(lost.total_ns(lost.of(Cause.INPUT)))
     if loading_limits(use, loading):
         said = f"{what} The host does not wait for it: reads of its values return at once. "
-        said += f"The main thread spent {share(loading)} of its time loading data, which limits the job."
+        said += "The main thread spent most of its time loading data, which limits the job."
         return "input", said
     most = [("loading data", loading)] if loading >= MOSTLY_LOADING else _largest_operator(facts, lost)
-    where = "".join(f" The main thread spent {share(took)} of its time {doing}." for doing, took in most)
+    where = "".join(f" The main thread was longest {doing}." for doing, _ in most)
     return "unknown", f"{what.removesuffix('.')}, so this report cannot say what limits the job.{where}"
 
 

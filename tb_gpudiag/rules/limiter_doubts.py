@@ -62,9 +62,9 @@ def doubted(judged: Judged, said: Said) -> Said:
 
 
 def _unseen_limiter(judged: Judged, _said: Said) -> Said:
-    unseen, operators = judged.share(judged.unseen_ns), judged.facts.recorded.operators
+    operators = judged.facts.recorded.operators
     how = "with_stack=True" if operators else "ProfilerActivity.CPU as well"
-    said = f"It waited {unseen} of the time while the host did something that this trace does not show"
+    said = "It waited while the host did something that this trace does not show"
     if judged.parts.computing_ns >= levels.HALF * judged.parts.window_ns:
         return "compute", f"Computing takes most of the time. {said}. Record with {how} to see what."
     if judged.in_range and operators:

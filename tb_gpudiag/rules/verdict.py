@@ -46,7 +46,7 @@ from tb_gpudiag.rules.shared.verdict_sentences import (
 )
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.recorded import FileKind
-from tb_gpudiag.wording.format import count, in_quotes, share, size_bytes, time_ns
+from tb_gpudiag.wording.format import count, in_quotes, share, size_bytes
 from tb_gpudiag.wording.vocabulary import CAUSES, FILE_KINDS, LIMITERS
 
 
@@ -71,7 +71,7 @@ def find_verdict(facts: Facts, ranked: Sequence[RuleFinding] = ()) -> Verdict:
     verdict = _without_memory(facts, [found.rule for found in ranked])
     waits = waiting_sentence(verdict.limiter, ranked)
     said = sentences_for(verdict.sentence, {facts.trace.metadata.recorder})
-    limits = _WORDS["communication"]["limits"]
+    limits = _WORDS["communication"]
     if waits and limits in said:  # what is waited for does
         said, waits = said.replace(limits, waits), ""
     first = ""
@@ -125,10 +125,8 @@ def _parts(facts: Facts, device: DeviceFacts, lost: Lost) -> WindowParts:
 
 def _busy(facts: Facts, parts: WindowParts) -> tuple[str, float]:
     """How busy the GPU was, in words and as a share of the step window."""
-    steps = f": {count(len(facts.steps), 'inferred step')}" if _inferred(facts) else ""
     busy = parts.busy_ns / parts.window_ns
-    said = f"The GPU was busy {share(busy)} of the step window ({time_ns(parts.window_ns)}){steps}."
-    return said, busy
+    return f"The GPU was busy {share(busy)} of the step window.", busy
 
 
 def _inferred(facts: Facts) -> bool:
@@ -168,18 +166,16 @@ def _limiter(parts: WindowParts, ranked: Sequence[AnyRule]) -> tuple[str, str]:
     first, second = sorted(by_limiter, key=lambda part: -by_limiter[part])[:2]
     most_ns = by_limiter[first]
     if computing_limits(parts.computing_ns, most_ns, parts.seen_ns) or most_ns < LIMITER_SHARE * window_ns:
-        rest = f"; the largest other part, {_noun(first)}, is {share(most_ns, window_ns)}" if most_ns else ""
-        if most_ns >= LIMITER_SHARE * window_ns:
-            return "compute", f"Computing takes {share(parts.computing_ns, window_ns)} of the time{rest}."
+        rest = f"; the largest other part is {_noun(first)}" if most_ns else ""
         return "compute", f"Computing limits this job, so faster kernels help most{rest}."
     if most_ns < CLEAR_LEAD * by_limiter[second]:
-        both = " and ".join(f"{share(by_limiter[p], window_ns)} {_noun(p)}" for p in (first, second))
-        return "mixed", f"No single cause limits this job: {both}."
+        return "mixed", f"No single cause limits this job: {_noun(first)} and {_noun(second)} cost most."
     limiter = _host_limiter(parts, ranked) if first == "host" else first
-    said, limits = _WORDS[limiter]["said"], _WORDS[limiter].get("limits")
-    if limits:
-        said += f" {BESIDES_COMPUTING if parts.computing_ns >= CLEAR_LEAD * most_ns else limits}"
-    said = said.format(**_figures(parts))
+    said = _WORDS[limiter]
+    if parts.computing_ns >= CLEAR_LEAD * most_ns:
+        most = f"most time goes to {_noun(limiter)}"
+        said = BESIDES_COMPUTING.format(computing=share(parts.computing_ns, window_ns), most=most)
+    said = said.format(all_requests=share(parts.requests_ns, window_ns))
     return "launch" if limiter == "nodes" else limiter, said
 
 
@@ -196,45 +192,10 @@ def _host_limiter(parts: WindowParts, ranked: Sequence[AnyRule]) -> str:
     return next((rule.topic for rule in ranked if rule.topic in near), by_time[0])
 
 
-def _figures(parts: WindowParts) -> dict[str, str]:
-    """Every part, and each limiter's sum, as a share of the step window."""
-    window_ns = parts.window_ns
-    own = {name.removesuffix("_ns"): share(ns, window_ns) for name, ns in vars(parts).items()}
-    sums = {f"all_{limiter}": share(ns, window_ns) for limiter, ns in parts.by_limiter.items()}
-    return own | sums | {f"{name}_parts": _listed(parts, name) for name in _PARTS}
-
-
-def _listed(parts: WindowParts, name: str) -> str:
-    """What a limiter consists of, as the account calls it, without what took hardly any time."""
-    sums = [(sum(getattr(parts, field) for field in fields), noun) for noun, *fields in _PARTS[name]]
-    taken = [(share(ns, parts.window_ns), noun) for ns, noun in sums if ns >= levels.SLIGHT * parts.window_ns]
-    if len(taken) == 1:
-        all_of_it = sum(ns > 0 for ns, _ in sums) == 1
-        return f"{'' if all_of_it else 'nearly '}all of it {taken[0][1]}"
-    return ", ".join(f"{part} {noun}" for part, noun in taken)
-
-
-_PARTS = {
-    "host": (
-        ("for CPU operator overhead and launches", "launching_ns", "operators_ns"),
-        ("for Python between operators", "python_ns"),
-        ("for compilation", "compiling_ns"),
-    ),
-    "sync": (
-        ("inside them", "synchronizing_ns"),
-        ("until the launch queue filled up again, whatever the host did", "refilling_ns"),
-    ),
-    "communication": (
-        ("in exposed collectives", "communicating_ns"),
-        ("idle while the host was inside a collective call", "in_collectives_ns"),
-    ),
-}
-
-
-_WORDS: Mapping[str, Mapping[str, str]] = json.loads(
+_WORDS: Mapping[str, str] = json.loads(
     resources.files(__package__).joinpath("verdict.json").read_text(encoding="utf-8")
 )
-"""What is said of each limiter, and that it limits the job, where the first does not say so."""
+"""What is said of each limiter. Its share is said by the finding about it, if there is one."""
 
 _THE_PROFILER = (
     "The profiler itself kept it idle {} of the time. Record more steps, after a warm-up, to see "

@@ -31,7 +31,7 @@ SCENARIOS = ("allocator_in_step", "compilation_in_step", "launch_bound", "leak_h
 # Fields of reports and answers that are a name, or a place made of names.
 NAMES = {
     *("name", "file", "function", "module", "operator", "range", "key", "stack", "run", "worker", "span"),
-    *("path", "host", "place", "kernel", "operators", "category"),
+    *("path", "host", "place", "where", "kernel", "operators", "category"),
 }
 _FRAME = re.compile(r"(?P<file>[^/]*)(?P<line>\(\d+\): )(?P<function>.*)")
 _SHOWN_AS_NAMES = re.compile("“[^“”]*”|`[^`]*`")

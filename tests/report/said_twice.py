@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from statistics import median
@@ -10,6 +11,8 @@ from statistics import median
 from tb_gpudiag.jobs.report.job_view import job_document
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.essentials import without_hints
+from tb_gpudiag.report.views.compose import compose
+from tb_gpudiag.report.views.screen import PLAIN_WIDTH, screen_text
 from tb_gpudiag.report.views.text import document_text
 from tb_gpudiag.rules.rule import LEAST_ERROR_NS
 from tb_gpudiag.rules.savings import LEAST_PLANNED, MORE_THAN_COST
@@ -61,8 +64,7 @@ def contradictions_of_row(row: pb.RunRow, report: pb.Report) -> list[str]:
 
 
 def contradictions_of_job(job: pb.JobReport) -> list[str]:
-    """Return where the findings of a job say two things: the page says savings per step, the command over the
-    step window."""
+    """Return where the findings of a job say two things: savings per step, and as shares of the job."""
     step_us = median(rank.step_us for rank in job.ranks)
     said = [
         f"{_name(finding)} saves {us} us of a step of {step_us} us, or {share:.1%} of the job"
@@ -74,6 +76,12 @@ def contradictions_of_job(job: pb.JobReport) -> list[str]:
         if abs(us - share * step_us) > EXACT_US
     ]
     return [*said, *_missing(job.findings, document_text(job_document([job])))]
+
+
+def shares_twice(report: pb.Report) -> list[str]:
+    """Return the shares that one screen of the command's says more than once."""
+    said = Counter(re.findall(r"\d+\.\d%", screen_text(compose([report]), PLAIN_WIDTH)))
+    return [share for share, times in said.items() if times > 1]
 
 
 def window_us(report: pb.Report) -> float:
@@ -122,13 +130,19 @@ def _against_cost(finding: pb.Finding, report: pb.Report) -> Iterator[str]:
 
 
 def _against_window(saving: pb.Saving, report: pb.Report) -> Iterator[str]:
-    whole_us = report.plan.window_us
-    if not whole_us:
+    plan = report.plan
+    if not plan.whole_us:
         return
-    if saving.high_us > whole_us + EXACT_US:
-        yield f"saves {saving.high_us} us of a window of {whole_us} us"
-    for part_us, part in ((saving.low_us, saving.low_share), (saving.high_us, saving.high_share)):
-        if abs(part_us - part * whole_us) > EXACT_US:
+    low_us, high_us = saving.low_us, saving.high_us
+    if plan.per_step:
+        low_us, high_us = saving.low_per_step_us, saving.high_per_step_us
+        steps = window_us(report) / report.step_time.median_us
+        if abs(saving.high_us - steps * high_us) > EXACT_US * steps:
+            yield f"saves {saving.high_us} us, or {high_us} us in {steps} steps"
+    if high_us > plan.whole_us + EXACT_US:
+        yield f"saves {high_us} us of {plan.whole_us} us"
+    for part_us, part in ((low_us, saving.low_share), (high_us, saving.high_share)):
+        if abs(part_us - part * plan.whole_us) > EXACT_US:
             yield f"saves {part_us} us, and a share of {part}"
 
 
@@ -136,24 +150,25 @@ def _plan(report: pb.Report) -> Iterator[str]:
     plan = report.plan
     if not plan.fixes:
         return
-    if plan.window_us > window_us(report) + EXACT_US:
-        yield f"the plan is over {plan.window_us} us, the account over {window_us(report)} us"
+    if plan.whole_us > (report.step_time.median_us if plan.per_step else window_us(report)) + EXACT_US:
+        yield f"the plan is of {plan.whole_us} us, and the step takes {report.step_time.median_us} us"
     if abs(sum(fix.saving_us for fix in plan.fixes) - plan.saving_us) > EXACT_US * len(plan.fixes):
         yield "the plan's rows do not add up"
-    if plan.saving_us > plan.window_us + EXACT_US:
-        yield f"the plan saves {plan.saving_us} us of {plan.window_us} us"
-    left_us = plan.window_us
+    if plan.saving_us > plan.whole_us + EXACT_US:
+        yield f"the plan saves {plan.saving_us} us of {plan.whole_us} us"
+    left_us = plan.whole_us
     for fix in plan.fixes:
         left_us -= fix.saving_us
-        if abs(fix.likely_window_us - left_us) > EXACT_US * len(plan.fixes):
-            yield f"after {fix.rule} the window is {fix.likely_window_us} us, or {left_us} us"
-        if not fix.window_us <= fix.likely_window_us <= fix.most_window_us:
-            yield f"after {fix.rule} the window is {fix.window_us} us at best"
+        if abs(fix.likely_us - left_us) > EXACT_US * len(plan.fixes):
+            yield f"after {fix.rule} {fix.likely_us} us are left, or {left_us} us"
+        if not fix.least_us <= fix.likely_us <= fix.most_us:
+            yield f"after {fix.rule} {fix.least_us} us are left at best"
         if report.findings[fix.finding].rule != fix.rule:
             yield f"the plan calls finding {fix.finding} {fix.rule}"
     first = report.findings[plan.fixes[0].finding]
-    if abs(first.saving.likely_us - plan.fixes[0].saving_us) > EXACT_US:
-        yield f"{first.rule} saves {first.saving.likely_us} us, or {plan.fixes[0].saving_us} us in the plan"
+    saved_us = first.saving.likely_per_step_us if plan.per_step else first.saving.likely_us
+    if abs(saved_us - plan.fixes[0].saving_us) > EXACT_US:
+        yield f"{first.rule} saves {saved_us} us, or {plan.fixes[0].saving_us} us in the plan"
 
 
 def _order(report: pb.Report) -> Iterator[str]:
@@ -198,9 +213,9 @@ def _busy(report: pb.Report) -> Iterator[str]:
     busy = worked_us / device.window_us
     if abs(busy - report.verdict.busy_share) > 1e-6 and report.verdict.limiter != pb.Verdict.initialization:
         yield f"the GPU was busy {busy:.4f} by the account, {report.verdict.busy_share:.4f} by the verdict"
-    said = re.search(r"The GPU was busy ([\d.<% ]+) of the step window \(([^)]*)\)", report.verdict.sentence)
-    if said and (said[1], said[2]) != (share(busy), time_us(device.window_us)):
-        yield f"the GPU was busy {share(busy)} of {time_us(device.window_us)}, and the verdict says {said[0]}"
+    said = re.search(r"The GPU was busy ([\d.<% ]+) of the step window", report.verdict.sentence)
+    if said and said[1] != share(busy):
+        yield f"the GPU was busy {share(busy)}, and the verdict says {said[0]}"
 
 
 def _limited_by(report: pb.Report) -> Iterator[str]:
@@ -242,10 +257,15 @@ def _figures(finding: pb.Finding) -> Sequence[str]:
     if not finding.cost_us or not finding.saving.high_us:
         return []
     saving = finding.saving
-    low, likely, high = (time_us(us) for us in (saving.low_us, saving.likely_us, saving.high_us))
+    of = " per step" if saving.high_per_step_us else ""
+    times = (
+        (saving.low_per_step_us, saving.likely_per_step_us, saving.high_per_step_us)
+        if of
+        else (saving.low_us, saving.likely_us, saving.high_us)
+    )
+    low, likely, high = map(time_us, times)
     span = f"at most {high}" if not saving.low_us else f"80% range {low} to {high}"
-    saved = f"about {likely} ({span}" if saving.likely_us else f"at most {high}"
-    return [f"{time_us(finding.cost_us)}; a fix saves {saved}"]
+    return [f"about {likely}{of} ({span}" if saving.likely_us else f"at most {high}{of}"]
 
 
 def _name(finding: pb.Finding) -> str:

@@ -19,7 +19,12 @@ from tests.builder import TraceBuilder
 from tests.facts.any_traces import any_traces
 from tests.real_traces import FILES, file_at, real_facts, real_report
 from tests.report.reports import report_of, usual_report
-from tests.report.said_twice import contradictions, contradictions_of_job, contradictions_of_row
+from tests.report.said_twice import (
+    contradictions,
+    contradictions_of_job,
+    contradictions_of_row,
+    shares_twice,
+)
 from tests.simulator.diagnosed import simulated_facts
 from tests.simulator.scenarios import different_scenarios
 
@@ -28,7 +33,9 @@ from tests.simulator.scenarios import different_scenarios
 @pytest.mark.parametrize("name", different_scenarios())
 def test_a_simulated_job(name: str) -> None:
     file = TraceFile(name, ".", name, "", 0, 0, name)
-    assert contradictions(build_report(simulated_facts(name), file)) == []
+    report = build_report(simulated_facts(name), file)
+    assert contradictions(report) == []
+    assert shares_twice(report) == []
 
 
 @pytest.mark.slow

@@ -164,7 +164,7 @@ def _promise(finding: Diagnosis) -> tuple[float, float]:
 
 def _whole(plan: Diagnosis) -> float:
     """Highest share of the step that all fixes of the plan are said to give back."""
-    return float(1 - plan["fixes"][-1]["window_us"] / plan["window_us"])
+    return float(1 - plan["fixes"][-1]["least_us"] / plan["whole_us"])
 
 
 def _all_hold(promises: Sequence[tuple[float, float]], times: Times) -> bool | None:

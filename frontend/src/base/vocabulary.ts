@@ -248,7 +248,7 @@ export const MEMORY_FIGURES: Readonly<Record<"peak" | "reserved" | "floor", Term
   "floor": {"word": "Floor", "noun": "floor", "explanation": "Lowest allocated memory of a step, median over the steps after the warm-up."}
 };
 
-export const COLUMNS: Readonly<Record<"launches" | "launch_api" | "full_queue_time" | "operator_overhead" | "python_time" | "gpu_time" | "idle_gpu_share" | "idle_caused" | "idle_per_step" | "growth" | "still_live" | "live_after_range" | "live_count" | "median_size" | "live_steps" | "largest_free" | "saves" | "window_after", Term>> = {
+export const COLUMNS: Readonly<Record<"launches" | "launch_api" | "full_queue_time" | "operator_overhead" | "python_time" | "gpu_time" | "idle_gpu_share" | "idle_caused" | "idle_per_step" | "growth" | "still_live" | "live_after_range" | "live_count" | "median_size" | "live_steps" | "largest_free" | "saves" | "left_after", Term>> = {
   "launches": {"word": "Launches", "noun": "launches", "explanation": "Number of launches. A graph launch counts once."},
   "launch_api": {"word": "Launch API", "noun": "launch API", "explanation": "Host time in the launch calls."},
   "full_queue_time": {"word": "Blocked on a full queue", "noun": "blocked on a full queue", "explanation": "Part of the time in launch calls. Not a problem: the host is ahead, and the GPU has work."},
@@ -266,7 +266,7 @@ export const COLUMNS: Readonly<Record<"launches" | "launch_api" | "full_queue_ti
   "live_steps": {"word": "Steps", "noun": "steps", "explanation": "Steps with allocations that are still live."},
   "largest_free": {"word": "Largest free block", "noun": "largest free block", "explanation": "Size of the largest free block."},
   "saves": {"word": "Saves most likely", "noun": "saves most likely", "explanation": "On top of the fixes above it."},
-  "window_after": {"word": "Step window after it", "noun": "step window after it", "explanation": "Its length with this fix and those above it."}
+  "left_after": {"word": "Left after it", "noun": "left after it", "explanation": "What a step, or the step window, takes with this fix and those above it."}
 };
 
 export const PALETTE = {

@@ -93,7 +93,7 @@ describe("the gain of a fix", () => {
   });
 
   it("says how sure it is, with the error of the replay", () => {
-    const plan = { fixes: [], window_us: 1, saving_us: 1, error_share: 0.01 };
+    const plan = { fixes: [], whole_us: 1, saving_us: 1, error_share: 0.01, per_step: true };
     expect(confidenceOf(finding({ saving: replayed }), plan)).toContain("with 1.0% error.");
     expect(confidenceOf(finding({ saving: replayed }), plan)).toContain(
       "The range rests on 3 fixes of this kind that were timed before and after.",
@@ -145,30 +145,28 @@ it("shows the first way to fix it", () => {
   expect(firstBlock("import a")).toBe("import a");
 });
 
-it("gives the step after each planned fix, per step if steps are known", () => {
+it("gives the step after each planned fix", () => {
   const plan = {
     fixes: [
       {
         ...{ finding: 2, rule: "", name: "", saving_us: 1 },
-        window_us: 50_000,
-        likely_window_us: 70_000,
-        most_window_us: 100_000,
+        least_us: 5_000,
+        likely_us: 7_000,
+        most_us: 10_000,
       },
       {
         ...{ finding: 3, rule: "", name: "", saving_us: 1 },
-        window_us: 40_000,
-        likely_window_us: 50_000,
-        most_window_us: 60_000,
+        least_us: 4_000,
+        likely_us: 5_000,
+        most_us: 6_000,
       },
     ],
-    ...{ window_us: 100_000, saving_us: 60_000, error_share: 0 },
+    ...{ whole_us: 10_000, saving_us: 5_000, error_share: 0, per_step: true },
   };
-  const devices = [{ window_us: 100_000 }];
-  const report = { plan, devices, steps: [], step_time: { median_us: 10_000 } } as unknown as Report;
-  expect(plain(stepAfter(report).get(2))).toBe("7 ms, 5 ms at best");
-  expect(plain(stepAfter(report).get(3))).toBe("5 ms (80% range 4 to 6 ms)");
-  expect(plain(inColumn(stepAfter(report).get(3) ?? ""))).toBe("5 ms (4 to 6 ms)");
-  expect(plain(inColumn(stepAfter(report).get(2) ?? ""))).toBe("7 ms, 5 ms at best");
+  expect(plain(stepAfter(plan).get(2))).toBe("7 ms, 5 ms at best");
+  expect(plain(stepAfter(plan).get(3))).toBe("5 ms (80% range 4 to 6 ms)");
+  expect(plain(inColumn(stepAfter(plan).get(3) ?? ""))).toBe("5 ms (4 to 6 ms)");
+  expect(plain(inColumn(stepAfter(plan).get(2) ?? ""))).toBe("7 ms, 5 ms at best");
 });
 
 it("says what a fix saves once those before it are made", () => {
@@ -178,9 +176,9 @@ it("says what a fix saves once those before it are made", () => {
     rule: "",
     name: "",
     saving_us,
-    window_us: 0,
-    likely_window_us: 0,
-    most_window_us: 0,
+    least_us: 0,
+    likely_us: 0,
+    most_us: 0,
   });
   const plan = { fixes: [fix(0, 9_000), fix(1, 344_000)] };
   const report = { plan, findings: [one, two] } as unknown as Report;

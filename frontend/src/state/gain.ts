@@ -13,14 +13,7 @@ import {
   type Report,
   type Saving,
 } from "../wire/report";
-import { window_us } from "./account";
 import { costsMemory, isHint } from "./findings";
-
-/** How many times the step takes the step window is long, to divide its figures by; null if no steps are known. */
-export function stepsInWindow(report: Report): number | null {
-  const step_us = report.step_time?.median_us ?? 0;
-  return step_us > 0 ? window_us(report) / step_us : null;
-}
 
 /** "1 ms", "1 to 2 ms", "1 µs to 2 ms": two figures, or one if they read the same. */
 export function between(low: string, high: string): string {
@@ -127,9 +120,10 @@ function restsOn(pairs: number): string {
 /** The growth of a device's memory as measured, with its confidence interval. Empty if nothing was fitted. */
 function growthOf({ trend }: DeviceMemory): string {
   if (!trend) return "";
-  const range = between(bytes(Math.max(0, trend.low_bytes_per_step)), bytes(trend.high_bytes_per_step));
+  const [low, high] = [bytes(Math.max(0, trend.low_bytes_per_step)), bytes(trend.high_bytes_per_step)];
   const over = plural(trend.steps, trend.unit === "step" ? trend.word || "step" : "time window");
-  return `The floor of allocated memory rises by ${range} per ${trend.unit === "step" ? trend.word || "step" : "second"} (95% confidence, over ${over}).`;
+  if (low === high) return `The floor of allocated memory rises evenly over ${over}.`;
+  return `The floor of allocated memory rises by ${between(low, high)} per ${trend.unit === "step" ? trend.word || "step" : "second"} (95% confidence, over ${over}).`;
 }
 
 /** The place to change: the user's own function if an installed package called on its behalf, then where the time goes. Places
@@ -151,10 +145,9 @@ export function firstBlock(code: string): string {
   return blocks.slice(0, blocks.findIndex(does) + 1 || 1).join("\n\n");
 }
 
-/** For each finding, the step (or step window) once it and the fixes before it are made; none without a replay. */
-export function stepAfter(report: Report): ReadonlyMap<number, string> {
-  const fixes = report.plan?.fixes ?? [];
-  return new Map(fixes.map((fix) => [fix.finding, stepOf(fix, report)]));
+/** For each finding, the step (or step window) once it and the fixes before it are made. */
+export function stepAfter({ fixes, whole_us }: Plan): ReadonlyMap<number, string> {
+  return new Map(fixes.map((fix) => [fix.finding, stepOf(fix, whole_us)]));
 }
 
 /** "2.5 ms (2.2 to 3.6 ms)": a column of ranges says once how sure they are. */
@@ -163,15 +156,9 @@ export function inColumn(after: string): string {
 }
 
 /** "2.5 ms (80% range 2.2 to 3.6 ms)". */
-function stepOf(
-  { window_us: best, likely_window_us: likely, most_window_us: most }: PlannedFix,
-  report: Report,
-): string {
-  const steps = stepsInWindow(report) ?? 1;
-  const whole_us = report.plan?.window_us ?? 0;
-  const text = (us: number) => timeBeside(us / steps, whole_us / steps);
-  return savedOf(1 - most / whole_us, 1 - likely / whole_us, 1 - best / whole_us, (share) =>
-    text(whole_us * (1 - share)),
+function stepOf({ least_us, likely_us, most_us }: PlannedFix, whole_us: number): string {
+  return savedOf(1 - most_us / whole_us, 1 - likely_us / whole_us, 1 - least_us / whole_us, (share) =>
+    timeBeside(whole_us * (1 - share), whole_us),
   ).after;
 }
 
@@ -198,5 +185,6 @@ export function toFix({ findings }: Report): Finding | null {
 export function savedLater({ plan, findings }: Report, finding: Finding): string {
   const fix = plan?.fixes.slice(1).find((later) => findings[later.finding] === finding);
   const later = fix ? time(fix.saving_us) : "";
-  return later && later !== time(finding.saving?.likely_us ?? 0) ? `saves ${later}` : "";
+  const alone_us = plan?.per_step ? finding.saving?.likely_per_step_us : finding.saving?.likely_us;
+  return later && later !== time(alone_us ?? 0) ? `saves ${later}` : "";
 }

@@ -17,13 +17,16 @@ const first = report.findings[0];
 if (!first?.saving || !report.plan || !report.step_time) throw new Error("the report has no plan");
 const { saving, plan, step_time: step } = { ...first, ...report } as Required<Report & typeof first>;
 const gain = gainOf(saving);
+const afterFirst = stepAfter(report.plan).get(0);
 const entry = { id: "t", run: "r", kind: "trace" } as TraceEntry;
 
-/** How often each time is said. */
-function timesIn(words: string): Map<string, number> {
-  const found = words.match(/[\d,.]+ (?:ms|µs|s)(?![a-z])/g) ?? [];
+/** How often each figure is said. */
+function oftenIn(words: string, figures: RegExp): Map<string, number> {
+  const found = words.match(figures) ?? [];
   return new Map(found.map((each) => [each, found.filter((other) => other === each).length]));
 }
+
+const timesIn = (words: string) => oftenIn(words, /[\d,.]+ (?:ms|µs|s)(?![a-z])/g);
 
 describe("the page", () => {
   it("begins the summary, the findings and the plan with one finding", () => {
@@ -39,8 +42,7 @@ describe("the page", () => {
   it("has one step time after the first fix, in the summary, the findings and the table of runs", () => {
     const { low_share: low_saving_share, high_share: saving_share } = { ...saving };
     const row = { unprofiled_step_us: step?.unprofiled_us, saving_share, low_saving_share } as RunRow;
-    const best = stepAfter(report).get(0) ?? "";
-    expect(gain?.after).toBe(best);
+    expect(gain?.after).toBe(afterFirst);
     const inTable = gainOfRow(row);
     expect(gain?.after).toContain(inTable?.after);
     expect(gain?.share).toContain(inTable?.share);
@@ -56,11 +58,19 @@ describe("the page", () => {
     expect(text).toContain(plain(report.verdict?.sentence));
   });
 
-  it("says no time twice on the first screen", () => {
+  it("says no time and no share twice on the first screen", () => {
     const { container } = renderPart(<Summary {...{ report, entry }} />);
     const shown = [...container.querySelectorAll(".gd-top, .gd-findings")].map((part) => part.textContent);
-    const twice = [...timesIn(plain(shown.join(" ")))].filter(([, often]) => often > 1);
+    const words = plain(shown.join(" "));
+    const twice = [...timesIn(words), ...oftenIn(words, /\d+\.\d%/g)].filter(([, often]) => often > 1);
     // A gain begins with the step.
     expect(twice).toEqual([[plain(gain?.before), 2]]);
+  });
+
+  it("says where to look first as the command does, and once", () => {
+    const { container } = renderPart(<Summary {...{ report, entry }} />);
+    const where = `look first ${report.verdict?.where}`;
+    expect(text).toContain(where);
+    expect(plain(container.querySelector(".gd-verdict")?.textContent).split(where)).toHaveLength(2);
   });
 });

@@ -443,6 +443,8 @@ export interface Verdict {
   busy_share: number;
   /** what ends the job, such as memory that is soon full; empty if the limiter is what to say first */
   headline: string;
+  /** the user's own function or line that the first fix is about, such as "in load (train.py:7)"; empty if not known */
+  where: string;
 }
 
 export const Verdict_Limiter = {
@@ -531,12 +533,13 @@ export interface Saving {
 /** Order in which to make the fixes. Absent if the trace cannot be replayed. */
 export interface Plan {
   fixes: PlannedFix[];
-  /** step window without the profiler */
-  window_us: number;
+  /** a step without the profiler, or the step window if no steps are known: what all times here are of */
+  whole_us: number;
   /** most likely, of all fixes together; no time is counted twice */
   saving_us: number;
   /** error of the replay in parts it was not fitted to, as a share of the step window */
   error_share: number;
+  per_step: boolean;
 }
 
 export interface PlannedFix {
@@ -546,11 +549,11 @@ export interface PlannedFix {
   name: string;
   /** most likely, in addition to the fixes before it */
   saving_us: number;
-  /** step window after this fix and those before it, at the high end of what they save */
-  window_us: number;
+  /** what is left after this fix and those before it, at the high end of what they save */
+  least_us: number;
   /** likewise, at the low end */
-  most_window_us: number;
-  likely_window_us: number;
+  most_us: number;
+  likely_us: number;
 }
 
 /** A measured figure. */

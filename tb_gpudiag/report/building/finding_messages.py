@@ -94,11 +94,12 @@ def put_saving(message: pb.Saving, saved_ns: tuple[float, float, float], whole: 
 
 
 def plan_message(outcome: Outcome, whole: Whole, replay: Replay) -> pb.Plan:
-    """Fixes in the order to make them."""
+    """Fixes in the order to make them, with times of a step, or of the step window without steps."""
     rules = [found.rule for found in outcome.findings]
+    unit = (whole.step_ns or whole.window_ns) * whole.unprofiled_share / max(1, whole.window_ns)
 
     def left_us(saved_ns: int) -> float:
-        return us((whole.window_ns - saved_ns) * whole.unprofiled_share)
+        return us((whole.window_ns - saved_ns) * unit)
 
     return pb.Plan(
         fixes=[
@@ -106,16 +107,17 @@ def plan_message(outcome: Outcome, whole: Whole, replay: Replay) -> pb.Plan:
                 finding=planned.finding,
                 rule=rules[planned.finding].id,
                 name=rules[planned.finding].name,
-                saving_us=us(planned.saving_ns * whole.unprofiled_share),
-                window_us=left_us(planned.high_ns),
-                likely_window_us=left_us(planned.likely_ns),
-                most_window_us=left_us(planned.low_ns),
+                saving_us=us(planned.saving_ns * unit),
+                least_us=left_us(planned.high_ns),
+                likely_us=left_us(planned.likely_ns),
+                most_us=left_us(planned.low_ns),
             )
             for planned in outcome.plan
         ],
-        window_us=left_us(0),
-        saving_us=us(outcome.plan[-1].likely_ns * whole.unprofiled_share),
+        whole_us=left_us(0),
+        saving_us=us(outcome.plan[-1].likely_ns * unit),
         error_share=replay.error,
+        per_step=whole.step_ns > 0,
     )
 
 

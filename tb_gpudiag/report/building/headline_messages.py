@@ -23,7 +23,7 @@ from tb_gpudiag.vocabulary.engines import Server
 from tb_gpudiag.vocabulary.marks import module_class
 from tb_gpudiag.wording.format import count, figures, in_quotes, one_line, share, time_ns
 from tb_gpudiag.wording.quantity import throughput
-from tb_gpudiag.wording.vocabulary import ENGINE_KINDS, MFU_PARTS, Term
+from tb_gpudiag.wording.vocabulary import ENGINE_KINDS, Term
 
 OPERATORS_LIMIT = 20
 """Operators by the time that they take beyond their roofline."""
@@ -62,15 +62,10 @@ def mfu_message(found: Mfu, roofline: Roofline, steps: int) -> pb.Mfu | None:
 
 
 def _mfu_sentence(found: Mfu, message: pb.Mfu) -> str:
-    lost = [
-        f"{MFU_PARTS[part.label].noun} {share(found.share(part))}"
-        for part in PeakPart
-        if part != PeakPart.MODEL and found.share(part) >= _LEAST_SAID
-    ]
     figure = f"MFU {'at least ' if message.at_least else ''}{share(message.mfu)} of {peak_text(message)}"
     above = found.above_peak_ns >= _LEAST_SAID * found.window_ns
     exceeded = " Some operators are faster than the stated peak, and count as at the peak." if above else ""
-    return f"{figure}{': ' if lost else ''}{', '.join(lost)}.{exceeded}"
+    return f"{figure}.{exceeded}"
 
 
 def _cannot_tell(found: Mfu) -> str:
@@ -187,7 +182,7 @@ def _of_kind(found: KindTime) -> str:
         said += f", {count(round(found.requests), 'request')}"
     if found.tokens_per_s > 0:
         said += f", {figures(found.tokens_per_s)} tokens/s"
-    return f"{said}, GPU busy {share(found.busy)}"
+    return said
 
 
 NODES_LIMIT = 200

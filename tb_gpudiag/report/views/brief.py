@@ -60,9 +60,8 @@ def _blocks(document: Document) -> Iterator[_Block]:
         yield _Block(0, f"{document.overview.title}:")
         yield from (_Block(3, row) for row in _rows(document.overview))
     for view in document.reports[:1]:
-        headline = f"{view.headline}. " if view.headline else ""
         yield _Block(0, _line(f"{view.heading}: {view.about}"))
-        yield _Block(0, _line(f"{headline}{view.verdict}"))
+        yield _Block(0, _line(f"{view.first}{view.verdict}"))
         yield from (_Block(4, _line(figures)) for figures in view.figures)
         cards = [card for section in view.sections if isinstance(section, Findings) for card in section.cards]
         for card in cards[:_MOST_CARDS]:
@@ -82,9 +81,8 @@ def _blocks(document: Document) -> Iterator[_Block]:
 def _finding(card: FindingCard) -> Iterator[_Block]:
     """Yield what it is, what it costs, where, and what to do; then the code."""
     first = card.number == 1
-    cost = next((fact.text for fact in card.facts if fact.label == "cost"), "")
     said = [f"{card.number}. {card.severity} {card.rule} {card.name}: {card.title}"]
-    said += [f"   cost: {cost}"] * bool(cost)
+    said += [f"   {card.gain}"] * bool(card.gain)
     said += [f"   {place.preposition} {place.place}".rstrip() for place in card.places[:_PLACES]]
     said.append(f"   fix: {card.fix}")
     yield _Block(0 if first else 2, "\n".join(map(_line, said)))

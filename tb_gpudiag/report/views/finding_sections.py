@@ -47,7 +47,7 @@ def _card(shown: list[pb.Finding], number: int, planned_us: Mapping[str, float])
     """planned_us: what fixes save on top of those before them, by title; not the first one's."""
     finding = shown[number - 1]
     cost = _cost(finding, planned_us.get(finding.title, 0.0))
-    facts = [Item(cost, "cost")] if cost else []
+    facts = [cost] if cost.text else []
     if finding.saving.beyond:
         facts.append(Item(f"more than the cost, because {finding.saving.beyond}", "saving"))
     facts += [Item(evidence.value, evidence.label) for evidence in finding.evidence]
@@ -69,31 +69,35 @@ def _card(shown: list[pb.Finding], number: int, planned_us: Mapping[str, float])
     )
 
 
-def _cost(finding: pb.Finding, planned_us: float) -> str:
-    """Cost and saving, in time or memory; "" for a finding about the recording."""
+def _cost(finding: pb.Finding, planned_us: float) -> Item:
+    """What a fix saves, or else the cost, in time or memory; no text for a finding about the recording."""
     if finding.cost_bytes_per_step:
-        return f"{size_bytes(finding.cost_bytes_per_step)} more per step"
+        return Item(f"{size_bytes(finding.cost_bytes_per_step)} more per step", "costs")
     if finding.cost_bytes:
-        return size_bytes(finding.cost_bytes)
-    if not finding.cost_us:
-        return ""
-    cost, saving = time_us(finding.cost_us), _saving(finding.saving)
-    if not saving:
-        return cost
-    later = time_us(planned_us)
-    if planned_us and later != time_us(finding.saving.likely_us):
+        return Item(size_bytes(finding.cost_bytes), "costs")
+    saving = _saving(finding.saving)
+    if not finding.cost_us or not saving:
+        return Item(time_us(finding.cost_us) if finding.cost_us else "", "costs")
+    (_, likely, _), _ = _saved(finding.saving)
+    if planned_us and (later := time_us(planned_us)) != likely:
         saving = f"{saving} alone, and {later} after the fixes above it"
-    return f"{cost}; a fix saves {saving}"
+    return Item(saving, "saves")
+
+
+def _saved(saving: pb.Saving) -> tuple[list[str], str]:
+    """Low end, most likely value and high end, of a step where steps are known, and what they are of."""
+    unit, of = ("_per_step_us", " per step") if saving.high_per_step_us else ("_us", "")
+    return [time_us(getattr(saving, f"{end}{unit}")) for end in ("low", "likely", "high")], of
 
 
 def _saving(saving: pb.Saving) -> str:
     if not saving.high_us:
         return "nothing by itself (replayed)" if saving.basis == "replayed" else ""
-    low, likely, high = (time_us(us) for us in (saving.low_us, saving.likely_us, saving.high_us))
+    (low, likely, high), of = _saved(saving)
     if not saving.likely_us or saving.basis.startswith("at most"):
-        return f"at most {high}"
+        return f"at most {high}{of}"
     span = f"80% range {low} to {high}" if saving.low_us else f"at most {high}"
-    return f"about {likely} ({span}; {saving.basis})"
+    return f"about {likely}{of} ({span}; {saving.basis})"
 
 
 def _cost_there(where: pb.Place) -> str:
@@ -112,7 +116,7 @@ def _code(shown: list[pb.Finding], number: int) -> str:
 
 
 def plan(report: pb.Report) -> Table:
-    """Fixes in the order to make them. Empty with fewer than two fixes."""
+    """Fixes in the order to make them. Empty with fewer than two fixes: a single one needs no order."""
     shown = without_hints(report.findings)
 
     def name(fix: pb.PlannedFix) -> str:
@@ -122,16 +126,17 @@ def plan(report: pb.Report) -> Table:
     columns: list[ColumnOf[pb.PlannedFix]] = [
         (Column("Fix"), name),
         (numbers("saves"), lambda fix: duration(fix.saving_us * 1e3)),
-        (numbers("window_after"), _window_after),
+        (numbers("left_after"), _left),
     ]
     fixes = report.plan.fixes if len(report.plan.fixes) > 1 else []
-    return table_of("plan", "Fix in this order", fixes, columns)
+    of = "step" if report.plan.per_step else "step window"
+    return table_of("plan", f"Fix in this order: time of a {of}", fixes, columns)
 
 
-def _window_after(fix: pb.PlannedFix) -> str:
+def _left(fix: pb.PlannedFix) -> str:
     """`592 ms to 755 ms`: at best, and if each fix saves only what it surely saves."""
-    best, most = time_us(fix.window_us), time_us(fix.most_window_us)
-    return best if most == best or fix.most_window_us < fix.window_us else f"{best} to {most}"
+    best, most = time_us(fix.least_us), time_us(fix.most_us)
+    return best if most == best or fix.most_us < fix.least_us else f"{best} to {most}"
 
 
 def better_recording(report: pb.Report) -> Lines:

@@ -43,7 +43,9 @@ def _report(report: ReportView) -> Iterator[str]:
     yield f"{code(report.path)}  "
     yield text(report.about)
     yield ""
-    yield f"**{text(report.headline)}.** {text(report.verdict)}" if report.headline else text(report.verdict)
+    where = f"; look first {code(report.where)}" if report.where else ""
+    headline = f"**{text(report.headline)}**{where}. " if report.headline else ""
+    yield f"{headline}{text(report.verdict)}"
     for figures in report.figures:
         yield from ["", text(figures)]
     for section in report.sections:

@@ -1,4 +1,4 @@
-"""A document on one screen of a terminal: verdict, plan, account and the first findings.
+"""A document on one screen of a terminal: verdict, account and the first findings.
 
 Shows what fits in LINES lines at any width, and says how to see the rest.
 """
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from rich.text import Text
 
 from tb_gpudiag.report.views.document import (
-    WHOLE,
     WINDOW,
     Account,
     AccountRow,
@@ -139,9 +138,8 @@ def _report(report: ReportView, level: _Level, width: int) -> Iterator[Text]:
     yield Text(f"{report.heading} ".ljust(width, "─"), style="bold")
     yield from _wrapped(report.about, width, 2, style="dim")
     yield Text()
-    headline = f"{report.headline}. " if report.headline else ""
-    verdict = _wrapped(headline + report.verdict, width, 6)
-    verdict[0].stylize("bold", 0, len(headline))
+    verdict = _wrapped(report.first + report.verdict, width, 6)
+    verdict[0].stylize("bold", 0, len(report.first))
     yield from verdict
     for figures in report.figures:
         yield from _wrapped(figures, width, 2)
@@ -151,18 +149,18 @@ def _report(report: ReportView, level: _Level, width: int) -> Iterator[Text]:
         yield from _short(section, level, width)
     for section in report.sections:
         if isinstance(section, Findings):
-            yield from _findings(section, level, width)
+            yield from _findings(section, level, width, report.where)
         elif section.id == "better_recording" and isinstance(section, Lines):
             yield Text()
             yield from _wrapped(f"{section.title}: {section.items[0].text}", width, 2, style="dim")
 
 
 def _short_sections(report: ReportView) -> Iterator[Section]:
-    """The plan, a job's ranks, and where time went: on the busiest GPU, on the host, or else the memory."""
+    """A job's ranks, and where time went: on the busiest GPU, on the host, or else the memory."""
     by_id = {section.id: section for section in report.sections}
     accounts = [section for section in by_id.values() if isinstance(section, Account)]
     elsewhere = [by_id[id] for id in ("host", "slowdown", "memory") if id in by_id]
-    yield from (by_id[id] for id in ("defects", "plan", "ranks") if id in by_id)
+    yield from (by_id[id] for id in ("defects", "ranks") if id in by_id)
     yield from [*accounts, *elsewhere][:1]
 
 
@@ -181,9 +179,9 @@ def _account(account: Account, most: int, width: int) -> Iterator[Text]:
     rows = account.largest(most)
     labels = max(len(row.label) for row in (*rows, AccountRow("", WINDOW, "", "", 0)))
     for row in rows:
-        figures = f"  {row.label:{labels}}  {row.time:>{len(account.total)}}  {row.share:>7}  "
+        figures = f"  {row.label:{labels}}  {row.time:>{len(account.total)}}  "
         yield Text(figures.replace(NO_BREAK, " ")).append_text(bar(row, width - len(figures)))
-    yield Text(f"  {WINDOW:{labels}}  {account.total}  {WHOLE:>7}".replace(NO_BREAK, " "), style="bold")
+    yield Text(f"  {WINDOW:{labels}}  {account.total}".replace(NO_BREAK, " "), style="bold")
 
 
 def _table(section: Table, most: int, width: int) -> Iterator[Text]:
@@ -207,30 +205,30 @@ def _table(section: Table, most: int, width: int) -> Iterator[Text]:
     yield from (line(name, [str(row[i]) for i in numbers]) for name, row in zip(names, rows, strict=True))
 
 
-def _findings(section: Findings, level: _Level, width: int) -> Iterator[Text]:
+def _findings(section: Findings, level: _Level, width: int, where: str) -> Iterator[Text]:
     if not section.cards:
         yield from [Text(), *_wrapped(section.none, width, 2)]
     shown, others = section.cards[:FINDINGS], section.cards[FINDINGS:]
     for card in shown:
         if card.number <= level.detailed:
             yield Text()
-        yield from _finding(card, level.wrapped, width, detailed=card.number <= level.detailed)
+        yield from _finding(card, level.wrapped, width, where, detailed=card.number <= level.detailed)
     if others:
         names = ", ".join(f"{card.severity} {card.rule} {card.name}" for card in others)
         yield from [Text(), *_wrapped(f"{len(others)} more: {names}", width, 2)]
 
 
-def _finding(card: FindingCard, most: int, width: int, *, detailed: bool) -> Iterator[Text]:
+def _finding(card: FindingCard, most: int, width: int, where: str, *, detailed: bool) -> Iterator[Text]:
     title = _wrapped(f"{card.number}. {card.severity} {card.rule} {card.title}", width, 2, indent=0)
     start = len(f"{card.number}. ")
     title[0].stylize(severity_style(card), start, start + len(card.severity))
     yield from title
     if not detailed:
         return
-    cost = next((fact.text for fact in card.facts if fact.label == "cost"), "")
     place = next((place.short for place in card.places if place.short), "")
+    place *= place != where
     # Half of a range would say something else.
-    lines = (("cost", cost, "", max(most, 2)), ("", place, "", most), ("fix", card.fix, "green", most))
+    lines = (("", card.gain, "", max(most, 2)), ("", place, "", most), ("fix", card.fix, "green", most))
     for label, text, style, line_count in lines:
         if text:
             yield from _wrapped(f"{label} {text}".strip(), width, line_count, indent=3, style=style)

@@ -106,8 +106,7 @@ def _print_report(report: ReportView, console: Console) -> None:
 
 def _verdict(report: ReportView, *, named: bool = False) -> Text:
     name = f"{report.heading}: " if named else ""
-    headline = f"{report.headline}. " if report.headline else ""
-    return _prose(name + headline, "bold").append(report.verdict, style="not bold")
+    return _prose(name + report.first, "bold").append(report.verdict, style="not bold")
 
 
 def _print_titles(report: ReportView, console: Console) -> None:

@@ -120,7 +120,8 @@ def _is_largest_part(facts: Facts) -> bool:
 def _first_run(facts: Facts, device: DeviceFacts) -> Finding:
     first_run_ns = device.ledger.by_cause(device.window)[Cause.INITIALIZATION]
     cold = share_of(first_run_ns, device.window.duration_ns, "of the recording")
-    parts = "".join(f": {found}" for found in [first_run_parts(facts)] if found)
+    listed = ", ".join(map(" ".join, first_run_parts(facts)))
+    parts = f": {listed}" if listed else ""
     return Finding(
         title=f"First-run work takes {cold}",
         summary=(

@@ -60,13 +60,14 @@ def _host(facts: Facts, lost: Lost, spent: CpuTime, unseen_ns: int, start: str) 
     if first == "python" and hidden:
         said = f"The main thread spent {share(unseen_ns, window_ns)} of its time {words[first][0]}."
         return "unknown", f"{start} {said} {words[first][1]}"
-    where, limits = words[first]
+    where, said = words[first]
     if first == "tasks":
         task = HostTask(int(spent.task_ns.argmax()))
         most_ns, where = int(spent.task_ns[task]), HOST_TASK_FIXES[task].activity
-    said = f"The main thread spent {share(most_ns, window_ns)} of its time {where}. "
     besides = near and spent.computing_ns > most_ns
-    said += BESIDES_COMPUTING.format(computing=share(spent.computing_ns, window_ns)) if besides else limits
+    if besides:
+        computing = share(spent.computing_ns, window_ns)
+        said = BESIDES_COMPUTING.format(computing=computing, most=f"the main thread is longest {where}")
     rest = _taken(spent, words, {first, "compute"} if besides else {first})
     said += f" Beside it, {', '.join(rest)}." if rest and near else ""
     return "python" if first in {"overhead", "tasks"} else first, f"{start} {said}"

@@ -32,7 +32,7 @@ def emptying_sentence(memory: DeviceMemory, window_ns: int) -> str:
     )
     return (
         f"The allocator's cache was emptied {times}, {why}: the calls took {time_ns(reserve.returning_ns)}, "
-        f"{takes} of the time, and each waits for the GPU."
+        "and each waits for the GPU."
     )
 
 

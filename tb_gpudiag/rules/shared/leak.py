@@ -88,8 +88,8 @@ def leak_sentences(memories: Sequence[DeviceMemory]) -> list[str]:
         full = _until_full(growth)
         ends = f" and is full after {_about(full)}" if full else ""
         if growth.memory.ran_out:
-            ends = " until it was full"
-        found.append(f"{_subject(growth.memory)} grows by {_rate(growth)}{ends}.")
+            ends = " until it is full"
+        found.append(f"{_subject(growth.memory)} grows{ends}.")
     return found
 
 

@@ -168,9 +168,9 @@ _NAMED = 3
 _LOADER = "starting a data loader, until its first batch"
 
 
-def first_run_parts(facts: Facts) -> str:
-    """Return the calls in which most of the step window's first-run work is, each with its share of it, such
-    as `45.7% in "cudaLaunchKernel", 20.8% in "cudaFree"`; "" if none is large."""
+def first_run_parts(facts: Facts) -> list[tuple[str, str]]:
+    """Return the calls in which most of the step window's first-run work is, each with its share of the
+    window, such as `45.7%`, `in "cudaLaunchKernel"`; none if none is large."""
     lost = lost_time(facts)
     of_first_run = lost.of(Cause.INITIALIZATION)
     loading = of_first_run & _starts_loader(facts, lost)
@@ -182,15 +182,13 @@ def first_run_parts(facts: Facts) -> str:
     taken = [(int(time_ns[i]), f"in {in_quotes(facts.host.name(int(event[first[i]])), 80)}") for i in most]
     taken = sorted([*taken, (lost.total_ns(loading), _LOADER)], reverse=True)
     least_ns = max(1, levels.SIZEABLE * lost.window_ns)
-    return ", ".join(f"{share(ns, lost.window_ns)} {words}" for ns, words in taken if ns >= least_ns)
+    return [(share(ns, lost.window_ns), words) for ns, words in taken if ns >= least_ns]
 
 
 def first_run_sentence(facts: Facts) -> str:
-    """Say how much first-run work there is, and what it is."""
-    lost = lost_time(facts)
-    taken = share(lost.total_ns(lost.of(Cause.INITIALIZATION)), lost.window_ns)
-    parts = filter(None, [first_run_parts(facts)])
-    return f"{': '.join([f'First-run work took {taken} of the time', *parts])}. {_AGAIN}"
+    """Say that it is first-run work, and what it is."""
+    parts = ", ".join(words for _, words in first_run_parts(facts))
+    return f"First-run work took most of the time{f', {parts}' if parts else ''}. {_AGAIN}"
 
 
 _AGAIN = "Record again after a few warm-up steps."

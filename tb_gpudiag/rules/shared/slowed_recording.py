@@ -132,11 +132,11 @@ def slowed_sentences(facts: Facts) -> list[str]:
     found = unslowed(facts)
     if found is None:
         return []
-    said = f"The recording slows the host: {estimate(facts, found)}."
+    said = "The recording slows the host."
     if not host_may_keep_up(facts):
         return [said]
     low, high = (share(_busy_share(facts, ns)) for ns in (found.most_ns, found.least_ns))
-    return [f"{said} The GPU is then busy {low} to {high} of the time.", measure(facts)]
+    return [f"{said} Without it, the GPU is busy {low} to {high} of the time.", measure(facts)]
 
 
 def measure(facts: Facts) -> str:

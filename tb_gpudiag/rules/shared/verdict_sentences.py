@@ -20,7 +20,7 @@ Said = tuple[str, str]
 LEAST_SHARE = levels.SIZEABLE
 
 
-BESIDES_COMPUTING = "After computing ({computing}), this is the largest cost."
+BESIDES_COMPUTING = "After computing ({computing}), {most}."
 """Says less than that a part limits the job: without it, the job would still take most of the time."""
 
 NO_REQUESTS = (

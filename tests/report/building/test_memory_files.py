@@ -90,7 +90,7 @@ def test_every_format_of_a_snapshot_is_about_memory(tmp_path: Path) -> None:
     report = report_of(tmp_path)
     for format in FORMATS:
         shown = words_in(format, report)
-        assert "Memory." in shown
+        assert "Memory; look first" in shown
         assert "Cannot tell" not in shown
         assert "Growing allocations" in shown
         assert "Allocated by" not in shown  # no operator is known here

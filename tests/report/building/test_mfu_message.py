@@ -27,14 +27,11 @@ def trained(*, shapes: bool = True) -> Job:
     return job
 
 
-def test_one_line_names_the_mfu_the_peak_and_what_is_lost(tmp_path: Path) -> None:
+def test_one_line_names_the_mfu_and_the_peak(tmp_path: Path) -> None:
     """By hand: 2 × 139 µs of 539 µs, of which 99 µs are idle."""
     report = report_of(trained().trace, tmp_path)
     found = report.mfu
-    assert one_space(found.sentence) == (
-        "MFU 51.6% of 989 TFLOP/s (BF16): "
-        "idle 18.4%, communication 5.6%, memory-bound 9.3%, low efficiency 15.2%."
-    )
+    assert one_space(found.sentence) == "MFU 51.6% of 989 TFLOP/s (BF16)."
     assert sum(part.us for part in found.parts) == pytest.approx(539, abs=0.01)
     assert sum(part.share for part in found.parts) == pytest.approx(1)
     assert found.model_teraflops == pytest.approx(2 * 2 * 4096**3 / 539e6, rel=1e-3)
@@ -47,7 +44,7 @@ def test_one_line_names_the_mfu_the_peak_and_what_is_lost(tmp_path: Path) -> Non
 def test_every_format_has_the_line_and_all_parts(tmp_path: Path) -> None:
     report = report_of(trained().trace, tmp_path)
     for words in (one_space(words_in(form, report)) for form in FORMATS):
-        assert "MFU 51.6% of 989 TFLOP/s (BF16): idle 18.4%" in words
+        assert "MFU 51.6% of 989 TFLOP/s (BF16)." in words
         assert "MFU: where the peak of 989 TFLOP/s (BF16) goes" in words
         assert "model FLOPs" in words
         assert "Operators that lose most of the peak" in words
@@ -59,7 +56,6 @@ def test_unknown_flops_make_it_a_lower_bound(tmp_path: Path) -> None:
     found = mfu_of(job, tmp_path)
     assert found.at_least
     assert found.sentence.startswith("MFU at least 43.5% of")
-    assert "unknown FLOPs 15.6%" in found.sentence
 
 
 def test_rates_above_the_stated_peak_are_said(tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def test_the_verdict_says_that_a_rank_probably_waits(
     verdict = find_verdict(facts, run_rules(facts, [RULE]).findings)
     assert verdict.limiter == "communication"
     assert ("probably waiting for another rank" in verdict.sentence) is waits
-    assert ("It limits this job" in verdict.sentence) is not waits
+    assert ("limits this job" in verdict.sentence) is not waits
 
 
 def test_collectives_that_mostly_wait_are_told_to_look_at_all_ranks(tmp_path: Path) -> None:

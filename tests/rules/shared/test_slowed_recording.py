@@ -79,11 +79,9 @@ def test_a_doubted_host_is_named_with_the_step_time_that_decides(tmp_path: Path)
     assert all(found.finding.saving is None for found in outcome.findings if found.rule.id == "GD201")
 
 
-def test_the_verdict_says_how_long_a_step_takes_without_the_profiler(tmp_path: Path) -> None:
+def test_the_verdict_says_that_recording_slows_the_host(tmp_path: Path) -> None:
     facts = facts_of(job(between_us=40, operators=4), tmp_path)
-    said = find_verdict(facts).sentence.replace("\N{NO-BREAK SPACE}", " ")
-    assert "without the profiler a step takes about" in said
-    assert "instead of 2.40 ms" in said
+    assert "The recording slows the host." in find_verdict(facts).sentence
     estimated = facts.unslowed
     # 4 operators and a call: 5 µs at least, 19 at most, but the kernels take 21 µs.
     assert estimated.most_ns == pytest.approx(STEPS * KERNELS * 35_000, rel=0.02)

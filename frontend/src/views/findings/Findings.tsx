@@ -1,7 +1,7 @@
 import { plural } from "../../base/format";
 import { findingChanges, findingName, type Against } from "../../state/base";
 import { findingKeys, isHint } from "../../state/findings";
-import { stepAfter, stepsInWindow, toFix } from "../../state/gain";
+import { stepAfter, toFix } from "../../state/gain";
 import { usePage } from "../../state/store";
 import type { Report } from "../../wire/report";
 import { Section } from "../parts/Section";
@@ -20,24 +20,23 @@ export function Findings({ report, against }: { report: Report; against: Against
   const counted = report.findings.flatMap((finding, at) => (isHint(finding) ? [] : [{ finding, at }]));
   // What to fix first is above, with its gain and code. Here it is opened for its evidence.
   const shown = counted.filter(({ finding, at }) => finding !== first || opened === keys[at]);
-  const planned = (report.plan?.fixes.length ?? 0) >= LEAST_PLANNED;
+  const plan = report.plan && report.plan.fixes.length >= LEAST_PLANNED ? report.plan : null;
   const comparison = against?.comparison ?? null;
   const changes = findingChanges(comparison);
-  const after = planned ? stepAfter(report) : null;
-  const unit = stepsInWindow(report) !== null ? "step" : "step window";
+  const after = plan && stepAfter(plan);
   return (
     <Section
-      title={planned ? "Then, in this order" : titleOf(first !== null, counted.length)}
+      title={plan ? "Then, in this order" : titleOf(first !== null, counted.length)}
       about="finding"
       aside={
         <span className="gd-muted">
-          {planned
-            ? `Right column: ${unit} with fixes 1 to n (80% range)`
+          {plan
+            ? `Right column: ${plan.per_step ? "step" : "step window"} with fixes 1 to n (80% range)`
             : countOf(first ? counted.length - 1 : counted.length)}
         </span>
       }
     >
-      <ol className="gd-findings" data-planned={planned || undefined}>
+      <ol className="gd-findings" data-planned={plan ? true : undefined}>
         {shown.map(({ finding, at }) => {
           const key = keys[at] ?? finding.rule;
           return (

@@ -53,7 +53,13 @@ const job: JobReport = {
     ...{ schedule: "GPipe", named: true, stages: 2, micro_batches: 4, stages_per_rank: 1 },
     ...{ bubble_share: 0.3, ideal_share: 0.2 },
   },
-  verdict: { limiter: "input", sentence: "Rank 1 loads data slowly.", busy_share: 0, headline: "" },
+  verdict: {
+    limiter: "input",
+    sentence: "Rank 1 loads data slowly.",
+    busy_share: 0,
+    headline: "",
+    where: "",
+  },
   ...{ findings: [], unchecked: [], clear: [], notes: ["two recordings overlap"] },
   problems: [{ what: "the file is empty", where: "worker9", remedy: "" }],
   steps: [

@@ -107,7 +107,6 @@ function Legend({ device, against }: { device: Device; against: Against | null }
           <tr className="gd-muted">
             <td />
             <td />
-            <td />
             <td title="Mean step: this recording minus the base">± per step</td>
           </tr>
         </thead>
@@ -115,20 +114,23 @@ function Legend({ device, against }: { device: Device; against: Against | null }
       {[true, false].map((works) => (
         <tbody key={works ? "works" : "idle"}>
           <tr>
-            <th scope="rowgroup" colSpan={compared ? 4 : 3} className="gd-over">
+            <th scope="rowgroup" colSpan={compared ? 3 : 2} className="gd-over">
               {works ? "GPU busy" : "GPU idle, by cause"}
             </th>
           </tr>
           {parts.map(
             (part, at) =>
               WORK.includes(part.name) === works && (
-                <tr key={part.name} title={cause(part.name).explanation} data-part={part.name}>
+                <tr
+                  key={part.name}
+                  title={`${percent(part.us, device.window_us)} of the step window. ${cause(part.name).explanation}`}
+                  data-part={part.name}
+                >
                   <th scope="row">
                     <CauseSwatch name={part.name} />
                     {cause(part.name).word}
                   </th>
                   <td>{times.parts[at]}</td>
-                  <td>{percent(part.us, device.window_us)}</td>
                   {compared && <CauseDelta change={causes.get(part.name)} />}
                 </tr>
               ),
@@ -142,7 +144,6 @@ function Legend({ device, against }: { device: Device; against: Against | null }
                 {plural(summed.length, "other cause")}
               </th>
               <td>{times.parts.at(-1)}</td>
-              <td>{percent(other_us, device.window_us)}</td>
             </tr>
           )}
         </tbody>
@@ -151,7 +152,6 @@ function Legend({ device, against }: { device: Device; against: Against | null }
         <tr>
           <th scope="row">Step window</th>
           <td data-part="total">{times.total}</td>
-          <td>{percent(1)}</td>
           {compared && (
             <td>
               <DeltaText delta={deltaOf(mean.candidate, mean.base, time)} base={time(mean.base)} />

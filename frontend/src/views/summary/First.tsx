@@ -18,7 +18,6 @@ import { usePage } from "../../state/store";
 import { Finding_Severity, type Finding, type Report } from "../../wire/report";
 import { CodeBlock } from "../parts/CodeBlock";
 import { PlaceName } from "../parts/PlaceName";
-import { SourceLines } from "../parts/SourceLines";
 import { ShowOnTimeline } from "../parts/ShowOnTimeline";
 import { ExplainButton } from "../rule/ExplainButton";
 
@@ -27,7 +26,7 @@ interface Props {
   readonly hasMemoryView: boolean;
 }
 
-/** What to fix first: where, how, and what it brings. */
+/** What to fix first: how, and what it brings. The verdict says where. */
 export function First({ report, hasMemoryView }: Props) {
   const finding = toFix(report);
   const openFinding = usePage((page) => page.openFinding);
@@ -48,15 +47,9 @@ export function First({ report, hasMemoryView }: Props) {
         </span>
       </div>
       <dl>
-        {where && (
-          <Row name="Where">
-            <PlaceName place={where.own} />
-            <SourceLines lines={where.own.candidates} />
-            {where.inside && (
-              <span className="gd-first-inside">
-                in <PlaceName place={where.inside} />
-              </span>
-            )}
+        {where?.inside && (
+          <Row name="Through">
+            <PlaceName place={where.inside} />
           </Row>
         )}
         {fix && (
@@ -157,11 +150,12 @@ function GainRow({ finding, report }: { finding: Finding; report: Report }) {
           {gain.of} <span className="gd-muted">{gain.share}</span>
         </Row>
       )}
-      {costsMemory(finding) && (
-        <Row name="Gain">
-          <b className="gd-gain">{savedShort(finding)}</b>{" "}
-          {finding.cost_bytes > 0 && finding.cost_bytes_per_step > 0 && (
-            <span className="gd-muted">{bytes(finding.cost_bytes)} still live at the end</span>
+      {finding.cost_bytes > 0 && (
+        <Row name={finding.cost_bytes_per_step > 0 ? "Leaked" : "Gain"}>
+          {finding.cost_bytes_per_step > 0 ? (
+            `${bytes(finding.cost_bytes)} still live at the end`
+          ) : (
+            <b className="gd-gain">{savedShort(finding)}</b>
           )}
         </Row>
       )}

@@ -8,7 +8,7 @@ import { KeyFigures } from "./KeyFigures";
 /** Rows that fit next to the fix. The Operators view has all of them. */
 const FIRST = 8;
 
-const SHOWN: ReadonlySet<string> = new Set(["activity", "host_time", "host_share"]);
+const SHOWN: ReadonlySet<string> = new Set(["activity", "host_time"]);
 
 /** The main thread's time by activity, for a trace without a GPU. */
 export function HostAccount({ report, against }: { report: Report; against: Against | null }) {

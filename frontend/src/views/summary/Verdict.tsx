@@ -21,6 +21,7 @@ export function Verdict({ report, entry }: ReportProps) {
         <h1 title={kind || devices.length === 0 ? undefined : LIMITERS[limiter].explanation}>
           {headline || kind || limiterWord(limiter, devices.length > 0)}
         </h1>
+        {verdict?.where && <span className="gd-where">look first {verdict.where}</span>}
         {trace && <Badges trace={trace} />}
         <JobLink entry={entry} />
       </div>
