@@ -65,9 +65,7 @@ IN_ORDER = frozenset({FSDP, FUNCTIONAL, GRADIENTS})
 apart."""
 
 PREFETCHED = any_of(
-    r"FSDP::(forward|backward)_prefetch for .*",
-    r"FullyShardedDataParallel\._\w+_prefetch",
-    flags=re.S,
+    r"FSDP::(forward|backward)_prefetch for .*", r"FullyShardedDataParallel\._\w+_prefetch", flags=re.S
 )
 """FSDP's mark around what it gathers for a later unit."""
 

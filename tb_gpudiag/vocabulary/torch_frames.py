@@ -321,15 +321,20 @@ class HostTask(IntEnum):
     PROFILING = 16
     WAKING = 17  # end the wait of another thread
     SIMULATING = 18  # step an environment or a simulator
+    AVERAGING = 19  # gradients or weights over the ranks
+    PROGRAM = 20  # wait for a program that was started
+    FILE_LOCK = 21  # that another process may hold
 
 
 WAITS: Final = (
     HostTask.SLEEPING,
     HostTask.THREAD,
     HostTask.PROCESS,
+    HostTask.PROGRAM,
     HostTask.SOCKET,
     HostTask.FILE,
     HostTask.LOCK,
+    HostTask.FILE_LOCK,
 )
 """In these, a thread sits in one call and does nothing."""
 

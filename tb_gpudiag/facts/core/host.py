@@ -32,13 +32,13 @@ UNDECIDED = np.uint8(255)
 """Cause of an activity that alone says nothing: the thread may be waiting for another one."""
 
 
-_NO_TASKS = (HostTask.LOADING, HostTask.PROFILING, HostTask.WAKING)
+_NO_TASKS = (HostTask.LOADING, HostTask.PROFILING, HostTask.WAKING, HostTask.AVERAGING)
 """The time of these has causes of its own, or is part of what is around it."""
 
 _MOST_WAITING = 8
 """Threads whose waits are explained, those that wait most often."""
 
-_AWAITED = (*INPUT, HostTask.PROCESS, HostTask.SOCKET, HostTask.FILE)
+_AWAITED = (*INPUT, HostTask.PROCESS, HostTask.PROGRAM, HostTask.SOCKET, HostTask.FILE)
 """What another thread does for the one that waits for it."""
 
 
@@ -56,7 +56,15 @@ class Host:
     @cached_property
     def _named_tasks(self) -> tuple[Int32, Bool]:
         of_libraries = kind_by_name(self.events, TASK_NAMES.items(), NONE)
-        return named_tasks(self.events, self.tree, of_libraries, self.in_backward | self.engine_wait)
+        computes = match(self.events, marks.MODULE) | match(self.events, operators.MULTIPLIES)
+        communicates = match(self.events, operators.COLLECTIVE)
+        trained = self.in_backward | self.engine_wait
+        return named_tasks(self.events, self.tree, of_libraries, trained, computes, communicates)
+
+    @property
+    def own_task(self) -> Bool:
+        """Mask of the user's own functions whose names say their task, shape (n,)."""
+        return self._named_tasks[1]
 
     @cached_property
     def task(self) -> Int32:
@@ -180,6 +188,7 @@ class Host:
         own = cause != UNDECIDED
         cause[own & np.isin(self.task, np.array(WAITS))] = Cause.WAITING
         cause[own & self.own_loader] = Cause.INPUT
+        cause[own & self.tree.under(self._named_tasks[0] == HostTask.AVERAGING)] = Cause.COLLECTIVE
         cause[calls] = Cause.DISPATCH
         cause[called(api_calls.LAUNCH_CALL)] = Cause.LAUNCH
         cause[

@@ -20,17 +20,22 @@ if TYPE_CHECKING:
 # A job has a few threads that matter. Each is compared with all waits.
 _MOST_THREADS = 32
 
+_OF_WEIGHTS = np.array((HostTask.SAVING, HostTask.AVERAGING))
+"""A function of the user's own that does these computes nothing; it averages in collectives."""
+
 _AT_REST = np.array((HostTask.THREAD, HostTask.LOCK))
 """What a thread is in while others work."""
 
 
-def named_tasks(events: Events, tree: HostTree, of_libraries: Int32, trained: Bool) -> tuple[Int32, Bool]:
+def named_tasks(
+    events: Events, tree: HostTree, of_libraries: Int32, trained: Bool, computes: Bool, communicates: Bool
+) -> tuple[Int32, Bool]:
     """Return the task that each host span's own name says, or NONE, and the mask of those whose name is the
     user's own, shape (n,) each.
 
-    of_libraries: the task that each name says by the table of libraries, or NONE. trained: mask of the spans
-    of backward passes. An evaluation is one beside a training: where nothing is trained, or inside of it
-    something is, it is the job itself."""
+    of_libraries: the task that each name says by the table of libraries, or NONE. trained, computes,
+    communicates: masks of the spans of backward passes, of modules and of collectives. An evaluation is one
+    beside a training: where nothing is trained, or inside of it something is, it is the job itself."""
     of_name, own_name = of_libraries.copy(), np.zeros(len(of_libraries), np.bool_)
     used = np.unique(events.name[events.category == Category.PYTHON_FUNCTION]).tolist()
     functions = [own_function(events.names[number]) for number in used]
@@ -41,6 +46,8 @@ def named_tasks(events: Events, tree: HostTree, of_libraries: Int32, trained: Bo
     task: Int32 = np.where(spans, of_name[events.name], NONE)
     works = tree.any_below(events.category == Category.CPU_OP)
     task[np.isin(task, np.array(WAITS)) & works] = NONE  # it does something: a process that others wait for
+    lacks = np.where(task == HostTask.AVERAGING, ~tree.any_below(communicates), tree.any_below(computes))
+    task[own_name[events.name] & np.isin(task, _OF_WEIGHTS) & lacks] = NONE
     evaluates = task == HostTask.EVALUATING
     task[evaluates & (tree.any_below(trained) | (not trained.any()))] = NONE
     return task, own_name[events.name] & spans

@@ -33,10 +33,12 @@ class HostTasks:
 
     kind: HostTask, or NONE.
     call: the task's outermost span, or NONE.
+    own: mask of what the user's own functions are by their names.
     """
 
     kind: Int32
     call: Int32
+    own: Bool
     _tree: HostTree
 
     def of(self, event: Numbers) -> Int64:
@@ -49,9 +51,10 @@ class HostTasks:
         return np.where(self.call[event] == NONE, event, self.call[event])
 
     def caller(self, event: Int64) -> Int64:
-        """Return the span that called the task of each event, or the event itself, shape of `event`."""
+        """Return the span that called the task of each event, that task if it is a function of the user's
+        own, or the event itself, shape of `event`."""
         call = self.call[event]
-        return np.where(call == NONE, event, self._tree.parent[call])
+        return np.where(call == NONE, event, np.where(self.own[call], call, self._tree.parent[call]))
 
     def time_ns(self, event: Int64, weight_ns: Int64) -> dict[HostTask, int]:
         """Add up time by task: task -> ns, most first.
@@ -79,7 +82,7 @@ def find_host_tasks(host: Host, launches: Int64) -> HostTasks:
         planning &= host.events.duration_ns >= _LEAST_PLANNING_NS
         kind[planning] = HostTask.PLANNING
         call[planning] = np.flatnonzero(planning)
-    return HostTasks(kind, call, host.tree)
+    return HostTasks(kind, call, host.own_task, host.tree)
 
 
 def _makes_tensors(host: Host, launches: Int64) -> Bool:

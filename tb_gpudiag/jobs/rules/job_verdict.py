@@ -34,6 +34,7 @@ _PART_LIMITERS = {
     "computing": "compute",
     "copying": "copy",
     "input": "input",
+    "waiting": "waiting",
     "sync": "sync",
     "allocator": "memory",
     "initialization": "initialization",

@@ -26,6 +26,10 @@ FIXES = page_fixes(__name__)
 # Healthy jobs of two ranks on one CPU show up to 30%, and simulated ones of tensor-parallel layers 28%.
 LEAST_SHARE = 0.40
 
+# Where communication, with its waiting, takes most of the time, what it consists of is said from here on.
+MOSTLY = levels.HALF
+LEAST_OF_MOSTLY = levels.LARGE
+
 # Ranks that reduce their gradients have equal weights: whatever sends these again can go. So can gradients of
 # a micro-batch if those of the last one are reduced anyway.
 LEAST_SHARE_AGAIN = levels.NOTICEABLE
@@ -46,7 +50,8 @@ def check(facts: JobFacts) -> RuleAnswer:
     """Add up the transfers in which nothing computes: communication that is not waiting for another rank."""
     window_ns, waits, members = facts.job_ns, facts.waits, len(facts.set.members)
     waiting_ns = waits.waiting_by(waits.member.astype(np.int64), members).sum() / members
-    transfer_ns = max(0, int(limiter_parts(facts)["communication"] - waiting_ns))
+    communicating_ns = int(limiter_parts(facts)["communication"])
+    transfer_ns = max(0, int(communicating_ns - waiting_ns))
     for again in (_WEIGHTS, _GRADIENTS):
         chosen = _sent_again(facts, again)
         if _length_ns(facts, chosen) >= LEAST_SHARE_AGAIN * window_ns:
@@ -59,7 +64,8 @@ def check(facts: JobFacts) -> RuleAnswer:
     buffers = facts.operations.of_kinds({"broadcast"}) & forward
     if _transfer_ns(facts, buffers) >= max(LEAST_SHARE_AGAIN * window_ns, MOST_TRANSFER * transfer_ns):
         return _buffers(facts, buffers)
-    if transfer_ns < LEAST_SHARE * window_ns:
+    least = (LEAST_SHARE, LEAST_OF_MOSTLY)[communicating_ns >= MOSTLY * window_ns]
+    if transfer_ns < least * window_ns:
         return Clear(f"transfers that nothing hides take {share(transfer_ns, window_ns)} of the step window")
     most = facts.sizes[0]
     of = f" of {size_bytes(most.bytes)}" if most.bytes > 0 else ""
@@ -70,7 +76,7 @@ def check(facts: JobFacts) -> RuleAnswer:
         "data, the traces cannot show.",
         fix=FIXES["fewer"] if 0 < most.bytes <= SMALL_BYTES else FIXES["less"],
         cost_ns=transfer_ns,
-        saving=at_most(facts, int(limiter_parts(facts)["communication"])),
+        saving=at_most(facts, communicating_ns),
         evidence=[
             Evidence.of_window("Exposed transfer", transfer_ns, window_ns),
             *(_described(one, len(facts.own_time.steps)) for one in facts.sizes[:SHOWN]),

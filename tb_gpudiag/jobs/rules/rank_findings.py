@@ -11,6 +11,7 @@ from tb_gpudiag.arrays import Int64
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.rules.job_words import culprits_text, place_of
+from tb_gpudiag.jobs.rules.uneven_ranks import Uneven
 from tb_gpudiag.jobs.step_parts import ids_of
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.finding_messages import Whole, put_saving
@@ -132,18 +133,19 @@ def shared_message(shared: SharedFinding, facts: JobFacts, whole: Whole) -> pb.F
     return message
 
 
-def finding_of_late(facts: JobFacts, late: Int64, longer_ns: int) -> pb.Finding | None:
-    """Return what the report of the first of these ranks finds, and the reports of most others do not, if it
-    explains why the rank takes this much longer over the steps. A mode does."""
-    members, first = facts.set.members, int(late[0])
+def finding_of_late(facts: JobFacts, uneven: Uneven) -> pb.Finding | None:
+    """Return what the report of the first uneven rank finds, and the reports of most others do not, if it is
+    about the part of the steps that takes longer, and explains how much. A mode does."""
+    members, late, first = facts.set.members, uneven.members, int(uneven.members[0])
     if facts.in_another_mode[first]:
         return next(one for one in members[first].findings if one.rule in ids_of("mode"))
     others = [{one.rule for one in members[i].findings} for i in range(len(members)) if i not in late]
     own = [
         one
         for one in members[first].findings
-        if one.cost_us * 1e3 >= EXPLAINED * longer_ns
+        if one.cost_us * 1e3 >= EXPLAINED * (uneven.part_ns // len(late))
         and _is_own(one)
+        and (family_of(one.rule) == "kernels") is (uneven.part == "computing")
         and sum(one.rule in rules for rules in others) <= MOST_RANKS * len(others)
     ]
     return max(own, key=lambda one: one.cost_us, default=None)

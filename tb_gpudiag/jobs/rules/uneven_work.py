@@ -149,7 +149,7 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
         )
     else:
         agreeing = AGREEING[len(uneven.members) > 1]
-        said = finding_of_late(facts, uneven.members, uneven.part_ns // len(uneven.members))
+        said = finding_of_late(facts, uneven)
         who = capitalized(culprits_text(facts, uneven.members))
         title = f"{who} {agreeing.has} more work: {per_step} per step lost"
         summary = (

@@ -15,13 +15,12 @@ from tb_gpudiag.rules.answer import (
     Clear,
     Evidence,
     Finding,
-    Fix,
     Removable,
     RuleAnswer,
     Severity,
     Slowed,
 )
-from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
+from tb_gpudiag.rules.rule import Claimed, Rule, fix_code, page_fixes
 from tb_gpudiag.rules.shared.host_task_fixes import (
     HOST_TASK_FIXES,
     PIPELINE_FIX,
@@ -34,7 +33,7 @@ from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.torch_frames import MULTI_PROCESS_ITERATOR, SINGLE_PROCESS_ITERATOR, HostTask
 from tb_gpudiag.wording.quantity import duration, number
 
-CODE = fix_code(__name__)
+CODE, FIXES = fix_code(__name__), page_fixes(__name__)
 
 # Fetching a batch should cost the GPU next to nothing, since it can overlap with computing. 5% of the step is
 # a rule of thumb for when to look into it. Public traces whose loaders keep up show at most 1.5%.
@@ -59,6 +58,10 @@ FEWEST_FRESH = 2
 # fix from this share of the waiting.
 MOSTLY = levels.HALF
 
+_WAITS = (HostTask.SOCKET, HostTask.LOCK, HostTask.FILE_LOCK, HostTask.PROCESS, HostTask.PROGRAM)
+_DECIDES = {True: (HostTask.TOKENIZING,), False: (HostTask.TOKENIZING, *_WAITS)}
+"""What decides on the fix where it is most of the time, by whether torch's loader loads."""
+
 _PARTS = {
     LoadPart.START: "Starting the loader",
     LoadPart.WAIT: "Waiting for workers",
@@ -71,7 +74,7 @@ _PARTS = {
 
 _PINNED = "    pin_memory=True,\n"
 
-_URL = "https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading"
+_CHEAPER = "Make each item cheaper to load. More workers help only if CPU cores are free."
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
@@ -109,24 +112,27 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
     starting = intersect(facts.loader_starts.again, lost.stretches(chosen))
     anew = 2 * starting.total >= max(1, cost_ns)
     crowded = oversubscribed_sentence(facts.host_work.interruptions) if kind == MULTI_PROCESS_ITERATOR else ""
-    mostly_tokenizing = tasks.get(HostTask.TOKENIZING, 0) >= MOSTLY * cost_ns
+    mostly = [task for task in _DECIDES[bool(parts)] if tasks.get(task, 0) >= MOSTLY * cost_ns]
+    gpu, choosing = lost.device != NO_DEVICE, parts.get(LoadPart.INDICES, 0) >= MOSTLY * cost_ns
+    cases = (
+        (facts.job.pipeline, PIPELINE_FIX),
+        (choosing, FIXES["sampler"]),
+        (anew, FIXES["one_iterator"]),
+        (crowded, FIXES["fewer_workers"]),
+        (kind in {"", SINGLE_PROCESS_ITERATOR}, FIXES["workers"]),
+        (receiving, FIXES["receiving"]),
+        (gpu, FIXES["more_workers"]),
+        (True, replace(FIXES["more_workers"], text=_CHEAPER)),
+    )
+    fixes = [*(host_task_fix(task, facts.job) for task in mostly), *(fix for holds, fix in cases if holds)]
+    code = fixes[0].code if gpu else fixes[0].code.replace(CODE["to_gpu"], "").replace(_PINNED, "").rstrip()
     return Finding(
         title=lost.sentence("Data loading", cost_ns),
         summary=f"{_who_loads(kind, receiving=receiving)}Nothing can launch until the next batch arrives. "
         "Loading can overlap with computing, so most of this time is avoidable."
         + (" Most of it is for new iterators: nothing is loaded ahead of a first batch." if anew else "")
         + (f" {crowded} More workers may make that worse." if crowded else ""),
-        fix=host_task_fix(HostTask.TOKENIZING, facts.job)
-        if mostly_tokenizing
-        else _fix(
-            kind,
-            pipeline=facts.job.pipeline,
-            choosing=parts.get(LoadPart.INDICES, 0) >= MOSTLY * cost_ns,
-            receiving=receiving,
-            anew=anew,
-            crowded=bool(crowded),
-            gpu=lost.device != NO_DEVICE,
-        ),
+        fix=replace(fixes[0], code=code),
         cost_ns=cost_ns,
         evidence=[
             Evidence.of_window("Waiting for data", cost_ns, lost.window_ns),
@@ -165,40 +171,6 @@ def _who_loads(kind: str, *, receiving: bool) -> str:
     if receiving:
         return "Worker processes load the batches, and receiving them takes most of the time. "
     return "Worker processes load the batches and do not keep up. "
-
-
-def _fix(
-    kind: str, *, pipeline: bool, choosing: bool, receiving: bool, anew: bool, crowded: bool, gpu: bool
-) -> Fix:
-    """choosing: the sampler takes most of the time. anew: most of it is for new iterators. crowded: workers
-    may want more cores than there are. gpu: the batches go to a GPU."""
-    workers = f"{CODE['workers']}\n{CODE['to_gpu']}" if gpu else CODE["workers"]
-    cases = (
-        (pipeline, PIPELINE_FIX.text, PIPELINE_FIX.code),
-        (choosing, _SAMPLER, CODE["sampler"]),
-        (
-            anew,
-            "Start workers once, with persistent_workers=True, and make one iterator per epoch.",
-            CODE["one_iterator"],
-        ),
-        (crowded, _CROWDED, CODE["fewer_workers"]),
-        (kind in {"", SINGLE_PROCESS_ITERATOR}, _AHEAD, workers),
-        (receiving, _RECEIVING, CODE["receiving"]),
-        (gpu, _MORE_WORKERS, CODE["more_workers"]),
-        (True, _CHEAPER, CODE["more_workers"]),
-    )
-    text, code = next((text, code) for holds, text, code in cases if holds)
-    return Fix(text, code if gpu else code.replace(_PINNED, ""), PIPELINE_FIX.url if pipeline else _URL)
-
-
-_CROWDED = "Make each item cheaper to load, and try fewer workers: cores may be short."
-_SAMPLER = "Make the sampler cheaper: it runs in this process, with workers as well."
-_AHEAD = "Load batches ahead of time, in worker processes."
-_RECEIVING = "Let a thread of the loader receive batches, and send fewer tensors."
-_MORE_WORKERS = (
-    "Give the loader more workers if there are CPU cores for them, or make each item cheaper to load."
-)
-_CHEAPER = "Make each item cheaper to load. More workers help only if CPU cores are free."
 
 
 RULE = Rule("GD101", "input_pipeline", "Waiting for data", check, error_share=ERROR_SHARE, topic="input")

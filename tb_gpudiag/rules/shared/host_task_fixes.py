@@ -36,6 +36,11 @@ class HostTaskFix(NamedTuple):
         return self.noun[0].upper() + self.noun[1:]
 
 
+def _wait(what: str, fix: str) -> HostTaskFix:
+    waiting = f"waiting for {what}"
+    return HostTaskFix(waiting, waiting, FIXES[fix], waits=True)
+
+
 HOST_TASK_FIXES = {
     HostTask.GARBAGE: HostTaskFix("garbage collection", "collecting garbage", FIXES["garbage"]),
     HostTask.LOGGING: HostTaskFix("logging", "writing logs", FIXES["logging"]),
@@ -47,21 +52,15 @@ HOST_TASK_FIXES = {
     HostTask.SIMULATING: HostTaskFix(
         "stepping the environment", "stepping an environment or a simulator", FIXES["simulate"]
     ),
-    HostTask.THREAD: HostTaskFix(
-        "waiting for another thread", "waiting for another thread", FIXES["wait_for_thread"], waits=True
-    ),
-    HostTask.PROCESS: HostTaskFix(
-        "waiting for a child process", "waiting for a child process", FIXES["wait_for_process"], waits=True
-    ),
-    HostTask.SOCKET: HostTaskFix(
-        "waiting for a socket", "waiting for a socket", FIXES["wait_for_socket"], waits=True
-    ),
+    HostTask.THREAD: _wait("another thread", "wait_for_thread"),
+    HostTask.PROCESS: _wait("a child process", "wait_for_process"),
+    HostTask.PROGRAM: _wait("a child process", "wait_for_program"),
+    HostTask.FILE_LOCK: _wait("a lock on a file", "wait_for_lock"),
+    HostTask.SOCKET: _wait("a socket", "wait_for_socket"),
     HostTask.FILE: HostTaskFix(
         "reading and writing files", "reading or writing a file", FIXES["wait_for_file"], waits=True
     ),
-    HostTask.LOCK: HostTaskFix(
-        "waiting for a lock", "waiting for a lock", FIXES["wait_for_lock"], waits=True
-    ),
+    HostTask.LOCK: _wait("a lock", "wait_for_lock"),
     HostTask.MAKING: HostTaskFix("making tensors on the CPU", "making tensors", FIXES["random_on_gpu"]),
     HostTask.PLANNING: HostTaskFix(
         "planning cuDNN's attention",
@@ -105,8 +104,8 @@ def oversubscribed_sentence(found: Interruptions) -> str:
     )
 
 
-_FOR_THREADS = np.array((HostTask.THREAD, NONE))
-"""What another thread of this process ends; a lock that has a name may be held by another process."""
+_FOR_THREADS = np.array((HostTask.THREAD, HostTask.LOCK, NONE))
+"""What another thread of this process ends."""
 
 # More places of the other thread are on the timeline.
 _MOST_PLACES = 2
@@ -121,7 +120,7 @@ def waits_sentence(facts: Facts, limiter: str) -> str:
     for task in facts.host_work.tasks.time_ns(lost.event[waiting], lost.length_ns[waiting]):
         own = waiting & (lost.task == task)
         at = meanwhile(facts, lost, own)
-        where = "".join(f", which was mostly in {place_text(place)}" for place in at[:1])
+        where = "".join(f", and the other thread was mostly in {place_text(place)}" for place in at[:1])
         took = share(lost.total_ns(own), lost.window_ns)
         return f"For {took} of the time the main thread was {HOST_TASK_FIXES[task].activity}{where}."
     return ""

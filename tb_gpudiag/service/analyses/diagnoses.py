@@ -220,12 +220,7 @@ def _named_here(content: bytes, file: TraceFile) -> Digest:
     named = pb.TraceInfo(kind=digest.about.kind, rank=digest.about.rank)
     name_file(named, file)
     about = replace(
-        digest.about,
-        id=file.identity,
-        run=named.run,
-        worker=named.worker,
-        path=named.path,
-        rank=named.rank,
+        digest.about, id=file.identity, run=named.run, worker=named.worker, path=named.path, rank=named.rank
     )
     return replace(digest, about=about)
 

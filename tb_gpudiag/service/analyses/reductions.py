@@ -49,10 +49,7 @@ class Reductions:
         self._analyses = analyses
 
     def ask(
-        self,
-        kind: str,
-        groups: Sequence[Sequence[TraceEntry]],
-        records: Sequence[Record] = (),
+        self, kind: str, groups: Sequence[Sequence[TraceEntry]], records: Sequence[Record] = ()
     ) -> Reduced | Pending:
         """Return the answer, or how far it is.
 

@@ -39,10 +39,7 @@ ANALYSIS_LAYERS = ("trace", "facts", "wording", "rules", "report", "digest", "jo
 
 SUFFIX = ".gpudiag"
 DRAFT_PREFIX = "gpudiag-"
-_OURS = {
-    "entries": lazy_re(rf".+{re.escape(SUFFIX)}"),
-    "drafts": lazy_re(rf"{re.escape(DRAFT_PREFIX)}.+"),
-}
+_OURS = {"entries": lazy_re(rf".+{re.escape(SUFFIX)}"), "drafts": lazy_re(rf"{re.escape(DRAFT_PREFIX)}.+")}
 
 # Writing an entry never takes this long. An older draft was left behind by a process that died.
 DRAFT_ABANDONED_S = 24 * 3600.0

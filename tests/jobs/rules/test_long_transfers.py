@@ -131,6 +131,19 @@ def test_waiting_is_not_transfer() -> None:
     assert isinstance(check(facts_of(own)), Clear)
 
 
+def test_where_communication_is_most_of_the_time_its_transfers_are_said_sooner() -> None:
+    """Transfers take 36% of the steps, in which ranks hardly wait, or for as long again."""
+
+    def waiting(share: float) -> list[Digest]:
+        own_ms = 10.0 / (1 + 3 * share)
+        return job(
+            2, 6, own_ms=lambda rank, step: own_ms * (1 + 3 * share * (rank == step % 2)), transfer_ms=3.2
+        )
+
+    assert isinstance(check(facts_of(waiting(0))), Clear)
+    assert isinstance(check(facts_of(waiting(1))), Finding)
+
+
 def test_a_size_that_was_not_recorded_is_not_said() -> None:
     def change(rank: int, number: int, row: dict[str, Any]) -> None:
         row["bytes"] = -1

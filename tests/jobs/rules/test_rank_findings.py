@@ -147,6 +147,13 @@ def test_what_others_have_too_or_what_is_too_short_explains_no_late_rank() -> No
     assert "own report" not in of_slow_rank({2: own("GD511", cost_us=5_000)}).summary
 
 
+@with_each("rule", ["GD101", "GD102"])
+def test_what_is_about_another_part_of_the_step_explains_no_rank_that_computes_longer(rule: str) -> None:
+    finding = of_slow_rank({2: own(rule)})
+    assert "own report" not in finding.summary
+    assert "sleep" not in finding.fix.text
+
+
 def on_cpu(own_ms: Callable[[int, int], float], cause: str, operators_ms: int) -> list[Digest]:
     """Six steps of four ranks on a CPU. operators_ms: how long the operators of rank 2 take, and those of
     others take 10 ms."""

@@ -91,7 +91,29 @@ def test_the_thread_that_ends_the_wait_is_shown_and_not_one_that_waits_as_well_o
     trace.thread().frame("threading.py(295): wait", at=0, us=4 * STEP_US)
     facts = facts_of(trace, tmp_path)
     assert _meanwhile(finding(host_bound.RULE.check(facts))) == ["play (simulate.py, defined at line 3)"]
-    assert "which was mostly in play (simulate.py" in find_verdict(facts).sentence
+    assert "and the other thread was mostly in play (simulate.py" in find_verdict(facts).sentence
+
+
+def test_the_thread_that_holds_the_lock_is_shown(tmp_path: Path) -> None:
+    trace, waits = _waits("<built-in method acquire of _thread.lock object at 0x7f12>")
+    _works(trace, waits, "metrics.py(3): publish", wakes="metrics.py(9): rest")
+    held = _meanwhile(finding(host_bound.RULE.check(facts_of(trace, tmp_path))))
+    assert held[0] == "publish (metrics.py, defined at line 3)"
+
+
+@with_each(
+    ("name", "fix"),
+    [
+        ("subprocess.py(506): run", "Keep one process running"),
+        ("multiprocessing/pool.py(774): get", "Ask the process for the next result"),
+        ("<built-in method recv of socket object at 0x7f67>", "in one request"),
+        ("<built-in function flock>", "Hold the lock for a shorter time"),
+    ],
+)
+def test_the_fix_fits_the_call(name: str, fix: str, tmp_path: Path) -> None:
+    found = finding(host_bound.RULE.check(facts_of(_waits(name)[0], tmp_path)))
+    assert fix in found.fix.text
+    assert "DataLoader" not in found.fix.code
 
 
 @pytest.mark.parametrize("name", ["PIL/Image.py(2332): resize", "data.py(5): make_batch"])
@@ -121,6 +143,8 @@ def test_a_wait_in_a_function_that_gets_a_batch_is_data_loading(tmp_path: Path) 
     found = finding(input_pipeline.RULE.check(facts))
     assert found.places[0].function == "get_batch"
     assert "Waiting for a socket" in figures(found)
+    assert "in one request" in found.fix.text
+    assert "DataLoader" not in found.fix.code
     verdict = find_verdict(facts)
     assert verdict.limiter == "input"
     assert "waiting for a socket" in verdict.sentence
