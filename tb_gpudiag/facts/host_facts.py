@@ -36,7 +36,7 @@ from tb_gpudiag.facts.launching.launch_modes import (
     in_compiled_code,
     launch_modes,
 )
-from tb_gpudiag.facts.operators.done_again import Repeats, backward_again, calls_again
+from tb_gpudiag.facts.operators.done_again import Repeats, backward_again, calls_again, on_tables
 from tb_gpudiag.facts.waiting.host_tasks import HostTasks, find_host_tasks
 from tb_gpudiag.facts.waiting.interruptions import Interruptions, find_interruptions
 from tb_gpudiag.facts.waiting.overhead import RecorderCost, in_slow_views, recorder_cost
@@ -134,8 +134,7 @@ class HostWork:
 
     @cached_property
     def tasks(self) -> HostTasks:
-        launches = self._calls.of(LAUNCH_CALL) if self._work.linked.any() else np.zeros(0, np.int64)
-        return find_host_tasks(self._host, launches)
+        return find_host_tasks(self._host, self._calls.of(LAUNCH_CALL))
 
     @cached_property
     def interruptions(self) -> Interruptions:
@@ -156,6 +155,11 @@ class HostWork:
     def table_gradients(self) -> Bool:
         """Mask of the events in operators that make gradients of whole tables, shape (n,)."""
         return self._host.tree.under(match(self._host.events, TABLE_GRADIENT))
+
+    @cached_property
+    def on_tables(self) -> Bool:
+        """Mask of the events in operators that compute with all rows of a table, forward and backward."""
+        return on_tables(self._host)
 
     def called(self, event: Int64) -> Int64:
         """Return the operator that the job called, and not what that calls in turn, of events or NONE;

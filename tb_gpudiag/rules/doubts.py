@@ -140,7 +140,9 @@ def _of_unseen_gpu(what: str, use: GpuUse, facts: Facts) -> Said:
         said += "The main thread spent most of its time loading data, which limits the job."
         return "input", said
     most = [("loading data", loading)] if loading >= MOSTLY_LOADING else _largest_operator(facts, lost)
-    where = "".join(f" The main thread was longest {doing}." for doing, _ in most)
+    where = "".join(
+        f" The main thread was longest {doing}: {share(took)} of the time." for doing, took in most
+    )
     return "unknown", f"{what.removesuffix('.')}, so this report cannot say what limits the job.{where}"
 
 

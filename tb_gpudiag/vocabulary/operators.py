@@ -155,6 +155,7 @@ MULTIPLIES = any_of(
 )
 """Operators that multiply matrices or tensors: convolutions, linear layers, attention, recurrent layers."""
 
+LOOKS_UP = any_of(r"aten::(embedding|_?embedding_bag)")
 TABLE_GRADIENT = any_of(r"aten::(embedding_dense|_embedding_bag_dense)_backward")
 """Operators that make a gradient for all rows of a table, and fill most of it with zeros."""
 

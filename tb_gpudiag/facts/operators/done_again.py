@@ -1,19 +1,22 @@
-"""Work that a step does again: the same call with operators on equal shapes, and backward passes over one
-forward pass. Shapes do not show whether the values are equal, too; autograd's sequence numbers do.
+"""Work that a step does again, or on more than it uses: the same call with operators on equal shapes,
+backward passes over one forward pass, and operators on all rows of a table. Shapes do not show whether the
+values are equal, too; autograd's sequence numbers do.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64, mask_of, summed
+from tb_gpudiag.arrays import NONE, Bool, Int64, marked, mask_of, summed
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Window, groups
 from tb_gpudiag.facts.core.matching import match
+from tb_gpudiag.facts.core.operator_inputs import tensor_shapes
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary import marks
 from tb_gpudiag.vocabulary.frames import is_own
+from tb_gpudiag.vocabulary.operators import COMPUTES_NOTHING, LOOKS_UP, MULTIPLIES
 from tb_gpudiag.vocabulary.recorded import Category
 
 # Odd numbers, that spread what they multiply over 64 bits.
@@ -41,6 +44,23 @@ def backward_again(host: Host) -> Bool:
     columns = (events.name, events.sequence, events.forward_thread)
     _, first = groups(*(column[plain].astype(np.int64) for column in columns))
     return host.tree.under(mask_of(np.delete(plain, first), len(events)))
+
+
+def on_tables(host: Host) -> Bool:
+    """Mask of the events in operators that compute with all rows of a table of which others look rows up, and
+    in the nodes that autograd made of them, shape (n,)."""
+    events = host.events
+    shapes = [tensor_shapes(text) for text in events.input_shapes]
+    looks_up = match(events, LOOKS_UP)
+    tables = [
+        one
+        for index in np.unique(events.shapes[looks_up & (events.shapes != NONE)])
+        for one in shapes[index][:1]
+    ]
+    whole = np.array([any(one in tables for one in each) for each in shapes], np.bool_)
+    made = marked(whole, events.shapes) & (events.sequence != NONE) & ~host.in_backward
+    made &= ~(looks_up | match(events, MULTIPLIES) | match(events, COMPUTES_NOTHING))
+    return host.tree.under(made) | marked(made, host.forward)
 
 
 def calls_again(host: Host, steps: Steps) -> Repeats:

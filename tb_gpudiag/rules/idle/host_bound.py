@@ -110,9 +110,11 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     task, such as logging, is a finding of its own."""
     if facts.on_cpu:
         return _on_cpu(facts, lost_time(facts))
-    if facts.device is None:
-        return replace(NO_GPU, reason="without GPU activity, it is unknown what the host delays")
     lost = lost_time(facts, claimed)
+    if facts.device is None:
+        tasks = [task_finding(facts, lost, own, kind) for kind, own in _tasks(lost, ~lost.evaluating)]
+        most = [replace(one, summary=_UNSEEN_GPU) for one in tasks if 2 * one.cost_ns >= lost.window_ns]
+        return most or replace(NO_GPU, reason="without GPU activity, it is unknown what the host delays")
     chosen = lost.of(*BETWEEN_CALLS) | (lost.of(Cause.DISPATCH, Cause.LAUNCH) & ~lost.issuing)
     chosen &= ~lost.evaluating
     total_ns, found, reported = lost.total_ns(chosen), [], EMPTY
@@ -138,6 +140,12 @@ def _tasks(lost: Lost, chosen: Bool) -> list[tuple[HostTask, Bool]]:
     """The host tasks with findings of their own, and which of the chosen segments each takes."""
     parts = [(kind, chosen & (lost.task == kind)) for kind in HOST_TASK_FIXES]
     return [(kind, own) for kind, own in parts if lost.share(lost.total_ns(own)) >= _least_share(kind)]
+
+
+_UNSEEN_GPU = (
+    "The GPU was not recorded, and may work meanwhile. But for most of the time the main thread launches "
+    "nothing, so that each step takes at least as long."
+)
 
 
 def _least_share(kind: HostTask) -> float:

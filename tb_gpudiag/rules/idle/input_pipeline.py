@@ -72,8 +72,6 @@ _PARTS = {
     LoadPart.PIN: "Pinning",
 }
 
-_PINNED = "    pin_memory=True,\n"
-
 _CHEAPER = "Make each item cheaper to load. More workers help only if CPU cores are free."
 
 
@@ -125,7 +123,8 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
         (True, replace(FIXES["more_workers"], text=_CHEAPER)),
     )
     fixes = [*(host_task_fix(task, facts.job) for task in mostly), *(fix for holds, fix in cases if holds)]
-    code = fixes[0].code if gpu else fixes[0].code.replace(CODE["to_gpu"], "").replace(_PINNED, "").rstrip()
+    for_gpu = ("", "") if gpu else (CODE["to_gpu"], "    pin_memory=True,\n")
+    code = fixes[0].code.replace(for_gpu[0], "").replace(for_gpu[1], "").rstrip()
     return Finding(
         title=lost.sentence("Data loading", cost_ns),
         summary=f"{_who_loads(kind, receiving=receiving)}Nothing can launch until the next batch arrives. "

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from tb_gpudiag.arrays import Bool, marked
 from tb_gpudiag.facts.core.places import by_operator
 from tb_gpudiag.facts.core.steady import MOST
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.host_facts import HostWork
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code, page_fixes
 from tb_gpudiag.rules.shared.cpu_job import CpuTime, cpu_time
@@ -17,7 +19,6 @@ from tb_gpudiag.rules.shared.repeated import with_repeats
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.operators import CHEAPER, MULTIPLIES
 from tb_gpudiag.wording.format import in_quotes, one_line
-from tb_gpudiag.wording.quantity import number, per_step
 
 CODE = fix_code(__name__)
 FIXES = page_fixes(__name__)
@@ -38,15 +39,9 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     if not facts.on_cpu:
         return Clear("the job used a GPU or another accelerator")
     lost = lost_time(facts)
-    spent, work = cpu_time(lost, facts.host_work.small_operators), facts.host_work
-    avoidable = (
-        (_of_tables, marked(work.table_gradients, lost.event)),
-        (_passed_again, marked(work.backward_again, lost.event)),
-        (_made_again, spent.computing & marked(work.makes_again, lost.event)),
-    )
-    found = [
-        say(facts, lost, own) for say, own in avoidable if lost.share(lost.total_ns(own)) >= LEAST_AVOIDABLE
-    ]
+    spent = cpu_time(lost, facts.host_work.small_operators)
+    avoidable = [_avoidable(fix, facts, lost) for fix in _AVOIDABLE]
+    found = [one for one in avoidable if one.cost_ns >= LEAST_AVOIDABLE * max(1, lost.window_ns)]
     if spent.computing_limits:
         found.append(with_repeats(_general(facts, lost, spent), facts, lost, spent.computing))
     return found or Clear(lost.sentence("computing", spent.computing_ns))
@@ -109,67 +104,50 @@ _UNKNOWN = (
 )
 
 
-def _of_tables(facts: Facts, lost: Lost, gradients: Bool) -> Finding:
-    """The finding if gradients of whole tables take much of the time. gradients: mask of it."""
-    optimizer = marked(facts.host_work.optimizer_steps, lost.event)
-    cost_ns = lost.total_ns(gradients)
-    return Finding(
-        title=lost.sentence("Making gradients of a whole table", cost_ns),
-        summary="An embedding's gradient has a row for each row of its table, and is filled with zeros for "
-        "all that a step does not use. The optimizer goes over all rows, too.",
-        fix=FIXES["sparse"],
-        evidence=[
-            Evidence.of_window("Gradients of tables", cost_ns, lost.window_ns),
-            Evidence.of_window("Optimizer", lost.total_ns(optimizer), lost.window_ns),
-        ],
-        **lost.where(facts.host, gradients, by_operator=True),
-        removable=replace(
-            removing(lost.stretches(gradients | optimizer)), beyond="the optimizer goes over few rows, too"
-        ),
-        severity=Severity.WARNING,
-    )
-
-
-def _passed_again(facts: Facts, lost: Lost, again: Bool) -> Finding:
-    """The finding if backward passes go over one forward pass several times. again: mask of all but the
-    first."""
-    host, cost_ns = facts.host, lost.total_ns(again)
-    passes, lengths_ns = facts.host_work.backward_calls
-    where = lost.where(host, again)
-    where["places"] = [*places(host, passes, lengths_ns), *where["places"]]
-    return Finding(
-        title=lost.sentence("Going backward again over the same forward pass", cost_ns),
-        summary="Several backward passes of a step go over operators of one forward pass, which keeps its "
-        "graph for them (retain_graph=True). Gradients add up: one pass over the sum of the losses gives the "
-        "same.",
-        fix=FIXES["one_backward"],
-        evidence=[
-            Evidence.of_window("All but the first pass over each operator", cost_ns, lost.window_ns),
-            Evidence(
-                "Backward passes", number(len(passes)), per_step(len(passes), len(facts.recorded_steps))
-            ),
-        ],
-        **where,
-        removable=removing(lost.stretches(again)),
-        severity=Severity.WARNING,
-    )
-
-
-def _made_again(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
-    """The finding if a model makes tensors again that it does not learn from. chosen: mask of it."""
-    cost_ns = lost.total_ns(chosen)
-    return Finding(
-        title=lost.sentence("Making tensors in the model that get no gradient", cost_ns),
-        summary="A function that the model calls begins with an operator such as arange, and nothing that it "
+_AVOIDABLE: dict[str, tuple[Callable[[HostWork], Bool], str, str]] = {
+    "rows": (
+        lambda work: work.on_tables,
+        "Working on all rows of a table",
+        "Operators compute with a whole table of an embedding, as dropout on its weight does.",
+    ),
+    "sparse": (
+        lambda work: work.table_gradients & ~work.on_tables,
+        "Making gradients of a whole table",
+        "They are zeros for all rows that a step does not use. The optimizer goes over all rows, too.",
+    ),
+    "one_backward": (
+        lambda work: work.backward_again,
+        "Going backward again over the same forward pass",
+        "Several backward passes go over one forward pass, which keeps its graph for them "
+        "(retain_graph=True). One pass over the sum of the losses adds up the same gradients.",
+    ),
+    "buffer": (
+        lambda work: work.makes_again,
+        "Making tensors in the model that get no gradient",
+        "A function that the model calls begins with an operator such as arange, and nothing that it "
         "computes gets a gradient. What depends on sizes only is the same in each step.",
-        fix=Fix(
-            "If it does not depend on the batch, make it once.",
-            CODE["buffer"],
-            "https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html",
+    ),
+}
+"""Work that a step need not do, by its fix: the events, what takes the time, and a summary."""
+
+
+def _avoidable(fix: str, facts: Facts, lost: Lost) -> Finding:
+    """The finding on avoidable work, whatever it takes."""
+    work, (of, subject, summary) = facts.host_work, _AVOIDABLE[fix]
+    own = marked(of(work), lost.event)
+    freed = marked(work.optimizer_steps, lost.event) & (fix == "sparse")
+    where = lost.where(facts.host, own, by_operator=True)
+    if fix == "one_backward":
+        where["places"] = [*places(facts.host, *work.backward_calls), *where["places"]]
+    return Finding(
+        title=lost.sentence(subject, where["cost_ns"]),
+        summary=summary,
+        fix=FIXES[fix],
+        evidence=[Evidence.of_window(subject, where["cost_ns"], lost.window_ns)],
+        **where,
+        removable=replace(
+            removing(lost.stretches(own | freed)), beyond="the optimizer goes over few rows, too"
         ),
-        evidence=[Evidence.of_window("Without a gradient", cost_ns, lost.window_ns)],
-        **lost.where(facts.host, chosen),
-        removable=removing(lost.stretches(chosen)),
         severity=Severity.WARNING,
     )
 

@@ -124,14 +124,12 @@ _WITHOUT = (
     "does not show whether each step needs them."
 )
 
-_RARELY = FIXES["rarely"]
-
 _EVALUATES = _Case(
     "Evaluation, in the steps of the training, takes",
     "In the evaluation",
     "The training evaluates its model within the recorded steps: this is all of that, with its "
     "Python and its loading. The trace does not show whether it has to be so often, or with so much data.",
-    _RARELY,
+    FIXES["rarely"],
 )
 
 _BEFORE = _Case(
@@ -149,7 +147,7 @@ _BEFORE = _Case(
 
 _OTHERS = _BEFORE._replace(
     summary=_WITHOUT.format("an evaluation, a second model, an average of the weights, statistics"),
-    fix=_RARELY,
+    fix=FIXES["rarely"],
 )
 
 

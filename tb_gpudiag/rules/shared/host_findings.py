@@ -16,7 +16,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.little_work import SMALL_NS
 from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.facts.waiting.loading import loader_kind
-from tb_gpudiag.rules.answer import Evidence, Finding, Fix, Place, Removable, Severity, Slowed
+from tb_gpudiag.rules.answer import Evidence, Finding, Fix, Removable, Severity, Slowed
 from tb_gpudiag.rules.rule import ERROR_SHARE, fix_code, page_fixes
 from tb_gpudiag.rules.shared.host_task_fixes import (
     HOST_TASK_FIXES,
@@ -171,7 +171,7 @@ def general_finding(
     """What keeps a GPU idle but for the host tasks with findings of their own: `reported`, on the main
     thread. least_share: from which it is."""
     facts, lost, chosen, cost_ns = time.facts, time.lost, time.chosen, time.cost_ns
-    case, stacks = case_of(time, cases), facts.recorded.stacks
+    case = case_of(time, cases)
     python_ns = lost.total_ns(time.python)
     where = lost.where(facts.host, chosen, by_operator=2 * python_ns < cost_ns)
     crowded = ""
@@ -180,8 +180,6 @@ def general_finding(
     says = (
         "The GPU has finished its work while the host is still busy with its own, before the next launch.",
         case.says.format(call=time.call[0]),
-        _at([*where["places"], Place()][0], cost_ns),
-        "" if stacks else "The trace has no Python stacks, so the functions are unknown.",
         crowded,
     )
     slow_views_ns = lost.total_ns(time.views)
@@ -214,14 +212,6 @@ def general_finding(
 
 _NAMED = ("Python between operators", "Slow CPU operators")
 """What most host time is, where the trace shows it."""
-
-
-def _at(first: Place, cost_ns: int) -> str:
-    """Where most of the time is, if the trace says it."""
-    where = first.operator or (first.file and f"{first.function} ({first.file})")
-    most = 2 * first.time_ns >= cost_ns
-    said = f"{'Most' if most else 'The largest part'} of this time is in {in_quotes(where)}."
-    return said if where else ""
 
 
 def _subject(python_ns: int, cost_ns: int) -> str:
