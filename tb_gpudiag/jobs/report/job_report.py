@@ -69,6 +69,7 @@ def build_job_report(
     late_are_told = any(one.rule.topic in ABOUT_LATE_RANKS for one in outcome.findings)
     shared = shared_findings(facts, late_are_told=late_are_told)
     verdict = find_job_verdict(facts, outcome.findings, shared)
+    said = one_line(verdict.sentence, SENTENCE_LIMIT)
     found = facts.set
     residual = facts.clocks.residual_ns
     return pb.JobReport(
@@ -86,7 +87,7 @@ def build_job_report(
             basis=facts.clocks.basis, residual_us=us(residual) if np.isfinite(residual) else 0.0
         ),
         collectives=collectives_message(facts),
-        verdict=pb.Verdict(limiter=verdict.limiter, sentence=one_line(verdict.sentence, SENTENCE_LIMIT)),
+        verdict=pb.Verdict(limiter=verdict.limiter, sentence=said, headline=one_line(verdict.headline)),
         findings=_findings(facts, outcome, shared),
         unchecked=unchecked_messages(outcome),
         clear=clear_messages(outcome),

@@ -189,7 +189,7 @@ def job_view(report: pb.JobReport) -> ReportView:
         path=", ".join(dict.fromkeys(rank.device_name for rank in report.ranks if rank.device_name))
         or ("" if is_of_memory(report) else "CPU"),
         about="memory snapshots" if is_of_memory(report) else " · ".join(part for part in parts if part),
-        headline=_limiter(report) if is_of_memory(report) else bottleneck(_limiter(report)),
+        headline=report.verdict.headline or bottleneck(_limiter(report)),
         verdict=report.verdict.sentence,
         sections=tuple(section for section in sections if section),
     )

@@ -13,7 +13,7 @@ from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.operations import IN_COLLECTIVE
 from tb_gpudiag.jobs.replay.job_replay import JobSlowdown
 from tb_gpudiag.jobs.rules.job_registry import ABOUT_LATE_RANKS
-from tb_gpudiag.jobs.rules.job_words import GROUPS_UNKNOWN, capitalized
+from tb_gpudiag.jobs.rules.job_words import AGREEING, GROUPS_UNKNOWN, capitalized, culprits_text
 from tb_gpudiag.jobs.rules.rank_findings import SharedFinding
 from tb_gpudiag.jobs.rules.uneven_ranks import find_uneven, slowdown_found, slowdown_shown
 from tb_gpudiag.jobs.step_parts import ids_of
@@ -56,8 +56,11 @@ _HOST: Final = ("python", "launch", "compile")
 
 @dataclass(frozen=True)
 class JobVerdict:
+    """headline: the rank that the others wait for, why, and what that costs; "" if it is another matter."""
+
     limiter: str
     sentence: str
+    headline: str = ""
 
 
 def find_job_verdict(
@@ -84,19 +87,27 @@ def find_job_verdict(
     loud = [one.finding.cost_us * 1e3 for one in shared if one.finding.severity > Severity.INFO]
     least_ns = max(LEAST_SHARE * max(1, facts.job_ns), *loud, 1.0)
     if first is not None and first.severity > Severity.INFO and first.finding.cost_ns >= least_ns:
-        said = first.finding.title
-        if "%" not in said:
-            said += f": {share(first.finding.cost_ns, facts.job_ns)} of the time"
-        limiter, uneven = "communication", find_uneven(facts)
+        said, cost = first.finding.title, f"{share(first.finding.cost_ns, facts.job_ns)} of the time"
         if first.rule.topic in ABOUT_LATE_RANKS:
-            limiter = _PART_LIMITERS.get(uneven.part, "unknown") if uneven.found else "compute"
-        return JobVerdict(limiter, f"{said}. {_waiting(facts)}")
+            return _late(facts, cost)
+        said += f": {cost}" * ("%" not in said)
+        return JobVerdict("communication", f"{said}. {_waiting(facts)}")
     limiter, said = _shared_limiter(facts)
     minor = f" {first.finding.title}." if first is not None and first.finding.cost_ns else ""
     waiting = _stragglers(facts) or _waiting(facts)
     late = (one.finding.title for one in findings if one.finding.records_again)
     not_counted = "".join(f" {title}; this is not counted." for title in late)
     return JobVerdict(limiter, f"{said} {waiting}{not_counted}{minor}")
+
+
+def _late(facts: JobFacts, cost: str) -> JobVerdict:
+    """Say who comes late, why and what it costs. The finding says by how much, and how often."""
+    uneven = find_uneven(facts)
+    limiter = _PART_LIMITERS.get(uneven.part, "unknown") if uneven.found else "compute"
+    members = uneven.members if uneven.pattern in ("persistent", "sometimes") else uneven.members[:0]
+    who = culprits_text(facts, members) if len(members) else "a different rank each time"
+    comes = f"{capitalized(who)} come{AGREEING[len(members) > 1].s} late because of {_noun(limiter)}"
+    return JobVerdict(limiter, _waiting(facts), f"{comes}, which costs {cost}")
 
 
 def _of_snapshots(facts: JobFacts, findings: Sequence[RuleFinding]) -> str:
@@ -212,9 +223,8 @@ _ON_HOST = {"launch": "Launching kernels", "python": "The host's own code", "com
 
 
 def _noun(limiter: str) -> str:
-    if limiter == _NODES:
-        return CAUSES[_NODES].noun
-    return "waiting for the host" if limiter == "host" else LIMITERS[limiter].noun
+    names = {_NODES: CAUSES[_NODES].noun, "host": "waiting for the host", "compute": "computing"}
+    return names.get(limiter) or LIMITERS[limiter].noun
 
 
 def _waiting(facts: JobFacts) -> str:

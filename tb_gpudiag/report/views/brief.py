@@ -68,7 +68,6 @@ def _blocks(document: Document) -> Iterator[_Block]:
             yield from _finding(card)
         if not cards:
             yield from (_Block(1, section.none) for section in view.sections if isinstance(section, Findings))
-        yield from _plan(view)
         yield from _not_recorded(view)
         if cards[_MOST_CARDS:]:
             names = "; ".join(f"{card.rule} {card.title}" for card in cards[_MOST_CARDS:])
@@ -89,12 +88,6 @@ def _finding(card: FindingCard) -> Iterator[_Block]:
     code = [f"   | {line}" for line in card.code.strip().splitlines() if line.strip()]
     if code:
         yield _Block(1 if first else 5, "\n".join(map(_line, code[:_CODE_LINES])))
-
-
-def _plan(view: ReportView) -> Iterator[_Block]:
-    for section in view.sections:
-        if section.id == "plan" and isinstance(section, Table):
-            yield _Block(3, f"{section.title}: {'; '.join(_rows(section))}")
 
 
 def _rows(table: Table) -> list[str]:

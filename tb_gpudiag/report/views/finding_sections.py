@@ -94,7 +94,7 @@ def _saving(saving: pb.Saving) -> str:
     if not saving.high_us:
         return "nothing by itself (replayed)" if saving.basis == "replayed" else ""
     (low, likely, high), of = _saved(saving)
-    if not saving.likely_us or saving.basis.startswith("at most"):
+    if saving.basis.startswith("at most") or not saving.likely_us or (likely == high and not saving.low_us):
         return f"at most {high}{of}"
     span = f"80% range {low} to {high}" if saving.low_us else f"at most {high}"
     return f"about {likely}{of} ({span}; {saving.basis})"

@@ -98,7 +98,6 @@ def _print_report(report: ReportView, console: Console) -> None:
     _say(_verdict(report), console)
     for figures in report.figures:
         _say(_prose(figures), console)
-    _print_titles(report, console)
     for section in report.sections:
         console.print()
         _print_section(section, console)
@@ -107,18 +106,6 @@ def _print_report(report: ReportView, console: Console) -> None:
 def _verdict(report: ReportView, *, named: bool = False) -> Text:
     name = f"{report.heading}: " if named else ""
     return _prose(name + report.first, "bold").append(report.verdict, style="not bold")
-
-
-def _print_titles(report: ReportView, console: Console) -> None:
-    """Titles of several findings: the first finding alone may fill a screen."""
-    cards = [card for section in report.sections if isinstance(section, Findings) for card in section.cards]
-    if len(cards) < 2:
-        return
-    titles = _grid(2)
-    for card in cards:
-        titles.add_row(_name(card), _prose(card.title))
-    console.print()
-    console.print(Padding(titles, (0, 0, 0, 2)))
 
 
 def _print_section(section: Section, console: Console) -> None:

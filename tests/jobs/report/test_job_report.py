@@ -48,7 +48,9 @@ def test_a_report_has_the_figures_of_the_contract() -> None:
     assert worst["waiting_us"] == {"0": 2_000, "1": 2_000, "2": 0, "3": 2_000}
     assert (worst["why"], worst["why_us"]) == ("input", 2_000)
     assert data["verdict"]["limiter"] == "input"
-    assert data["verdict"]["sentence"].startswith("Rank 2 takes 2\u00a0ms longer")
+    assert data["verdict"]["headline"].startswith(
+        "Rank 2 comes late because of waiting for data, which costs "
+    )
     assert [finding["rule"] for finding in data["findings"]] == ["GD602"]
     assert [step["last_rank"] for step in data["steps"]] == [2] * 5
     assert data["slowdown"]["s"] == pytest.approx(13.1 / 11.1, rel=0.02)
@@ -71,7 +73,7 @@ def test_a_late_rank_is_a_hint_where_another_is_as_late_at_the_same_collective()
     assert (finding.severity, finding.saving.basis) == (pb.Finding.INFO, "replayed")
     assert finding.saving.high_us <= 5 * 110
     assert "because other ranks are late, too" in finding.summary
-    assert not report.verdict.sentence.startswith("Rank 1 takes")
+    assert not report.verdict.headline
 
 
 @pytest.mark.parametrize(

@@ -79,16 +79,6 @@ def test_hints_about_the_recording_stand_together_with_one_recipe(format: str, r
     assert re.search(r"A better recording\W+Not recorded: Python stacks\.\W.*with_stack=True", shown)
 
 
-def test_text_begins_with_the_titles_of_several_findings(report: pb.Report) -> None:
-    del report.findings[1:]
-    report.ClearField("plan")
-    assert to_text([report]).count(report.findings[0].title) == 1
-    report.findings.add().title = "Something else"
-    beginning = to_text([report]).split("GPU 0, “Test GPU”")[0]
-    assert report.findings[0].title in beginning
-    assert "Something else" in beginning
-
-
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_simulated_trace_is_labelled(format: str, report: pb.Report) -> None:
     assert "(simulated)" not in words_in(format, report)

@@ -9,7 +9,7 @@ import type { JobReport } from "../../wire/report";
 export function JobVerdict({ job }: { job: JobReport }) {
   const { verdict, ranks, world_size, parallelism, clocks, slowdown, steps } = job;
   const collectives = tableOf(job, "rank_memory") === undefined ? job.collectives : undefined;
-  const limiter = verdict?.limiter ?? "unknown";
+  const { limiter = "unknown", headline = "" } = verdict ?? {};
   const ranksText =
     world_size > ranks.length ? `${count(ranks.length)} of ${count(world_size)}` : count(ranks.length);
   return (
@@ -18,10 +18,12 @@ export function JobVerdict({ job }: { job: JobReport }) {
         Bottleneck of the job
       </span>
       <h1>
-        {limiterWord(
-          limiter,
-          ranks.some((rank) => rank.device_name !== ""),
-        )}
+        {headline === ""
+          ? limiterWord(
+              limiter,
+              ranks.some((rank) => rank.device_name !== ""),
+            )
+          : headline}
       </h1>
       <p>{verdict?.sentence}</p>
       <dl className="gd-facts">
