@@ -22,9 +22,10 @@ from tests.truth.gpu import everything as everything_on_gpu  # noqa: F401
 from tests.truth.gpu.packing import MACHINE
 from tests.truth.job import JOBS, Job
 from tests.truth.jobs import everything  # noqa: F401
-from tests.truth.record import Times, read_times, record_job
+from tests.truth.record import read_times, record_job
 from tests.truth.score import SAME, Score, score
 from tests.truth.seen import figures, write
+from tests.truth.times import Times
 
 ENOUGH_S = 24 * 60
 """No job of all begins later than this: `make truth` ends within 25 minutes, or says what it left out."""

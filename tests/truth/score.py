@@ -15,7 +15,7 @@ from typing import Any
 import tb_gpudiag
 from tb_gpudiag.report.wire import to_dict
 from tests.truth.job import Expected, Job
-from tests.truth.record import Times
+from tests.truth.times import Times
 
 LEAST_DOUBT = 0.03
 """Share of a step by which a promise may miss: recorded steps are not the timed ones."""

@@ -8,6 +8,7 @@ from tests.truth.jobs import (  # noqa: F401
     host,
     loading,
     operators,
+    paid_back,
     ranks,
     small_changes,
 )
