@@ -21,7 +21,7 @@ from tb_gpudiag.facts.core.graphs import WholeGraphs, unrecorded_graphs, whole_g
 from tb_gpudiag.facts.core.handover import FirstRun, HostTime, find_main_thread
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.idle import find_gpu_times
-from tb_gpudiag.facts.core.intervals import Window, merged
+from tb_gpudiag.facts.core.intervals import Intervals, Window, merged
 from tb_gpudiag.facts.core.known_stretches import find_captures, find_loader_starts, find_request_waits
 from tb_gpudiag.facts.core.launches import join_launches
 from tb_gpudiag.facts.core.ledger import GpuTime, communication_kernels, find_busy
@@ -60,7 +60,7 @@ from tb_gpudiag.facts.waiting.gpu_use import GpuUse, find_gpu_use
 from tb_gpudiag.facts.waiting.host_lead import HostLead, find_host_lead
 from tb_gpudiag.facts.waiting.job_kind import job_kind
 from tb_gpudiag.facts.waiting.loading import batches, only_first_batch
-from tb_gpudiag.facts.waiting.overhead import LEAST, LIKELY, MOST
+from tb_gpudiag.facts.waiting.overhead import LEAST, LIKELY, LIKELY_ON_CPU, MOST
 from tb_gpudiag.facts.waiting.stream_waits import stream_waits
 from tb_gpudiag.step_time import StepTime, step_time
 from tb_gpudiag.trace.events import Trace
@@ -373,8 +373,13 @@ class Facts:
     def unprofiled_share(self) -> float:
         """How long the step window takes without the recorder, as a share of the recorded time."""
         if self.device is None or not self.window.duration_ns:
-            return 1.0
+            start_ns, end_ns = np.array([self.window.start_ns]), np.array([self.window.end_ns])
+            return self.without_recorder(Intervals(start_ns, end_ns))
         return self.unslowed.likely_ns / max(1, self.unslowed.recorded_ns)
+
+    def without_recorder(self, time: Intervals) -> float:
+        """How long these stretches of a CPU's main thread take without the recorder, as a share."""
+        return 1 - self.host_work.recorder_cost.spent_ns(time, LIKELY_ON_CPU) / max(1, time.total)
 
     @cached_property
     def captured(self) -> CapturedGraphs | None:

@@ -1,6 +1,6 @@
 """How much of what a fix can save came back: fitted to jobs that were timed before and after their fix.
 
-given_back.json has it by kind of job and kind of fix. `make fit` writes it (tests/truth/fit.py).
+given_back.json has it by kind of job and kind of fix. `make fit` writes it (tests/truth/promised.py).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from functools import cache
 from importlib import resources
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from tb_gpudiag.frozen import dataclass
 
@@ -30,6 +30,9 @@ class GivenBack:
     pairs: int
 
 
+AS_IT_IS: Final = GivenBack(1.0, 1.0, 1.0, 0)
+
+
 def given_back(job: JobKind, fix: str) -> GivenBack:
     """Return what fixes of this kind gave. fix: a rule's topic, or its family (rule.kind_of_fix)."""
     kinds = _table()[job]
@@ -39,9 +42,5 @@ def given_back(job: JobKind, fix: str) -> GivenBack:
 @cache
 def _table() -> dict[str, dict[str, GivenBack]]:
     text = resources.files(__package__).joinpath("given_back.json").read_text(encoding="utf-8")
-    jobs: dict[str, dict[str, dict[str, float]]] = json.loads(text)
-    return {job: {fix: _read(one) for fix, one in kinds.items()} for job, kinds in jobs.items()}
-
-
-def _read(one: dict[str, float]) -> GivenBack:
-    return GivenBack(one["low"], one["likely"], one["high"], int(one["pairs"]))
+    jobs: dict[str, dict[str, dict[str, Any]]] = json.loads(text)
+    return {job: {fix: GivenBack(**one) for fix, one in kinds.items()} for job, kinds in jobs.items()}

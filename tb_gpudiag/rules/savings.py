@@ -28,8 +28,6 @@ LEAST_PLANNED = 0.001
 # Below this, the two figures read the same.
 MORE_THAN_COST = 1.01
 
-GAVE_MORE = "fixes like it that were timed gave more than this time"
-
 # A range whose ends are further apart decides nothing: only its upper end is said.
 WIDEST = 5.0
 
@@ -73,41 +71,62 @@ def predicted_of(facts: Facts) -> Predicted | None:
 
 
 def with_saving(finding: Finding, facts: Facts, predicted: Predicted | None, fix: str = UNSEEN) -> Finding:
-    """Return the finding with what a fix saves; unchanged if it costs no time, or is not known yet.
-
-    fix: its kind, see AnyRule.kind_of_fix.
-    """
+    """Return the finding with what such a fix saves; unchanged if it costs no time, or is not known."""
     if finding.records_again or not (finding.cost_ns or finding.saving):
         return finding
-    window_ns, removable = facts.window.duration_ns, finding.removable
-    if facts.on_cpu and finding.cost_ns:
-        removed = removable or Removable(Removal(), beyond="")
-        saving = _on_cpu(finding.cost_ns, removed.most, given_back("cpu", fix), window_ns)
-        return _with_beyond(replace(finding, saving=saving), removed.beyond, window_ns)
-    if finding.cost_ns and predicted is not None and removable is not None:
-        why = why_not_replayed(facts)
-        saving = _replayed(predicted, removable, given_back("gpu", fix), window_ns)
-        if why and not saving.low_ns:
-            # Nothing is left of the range, and the step without the recorder is as unsure as the replay.
-            allowed_ns = window_ns - predicted.replay.shortest_ns(removable.most)
-            saving = _inside(Saving(0, finding.cost_ns), allowed_ns)
-        found = replace(finding, saving=saving, evidence=[*finding.evidence, *_doubt(saving, why)])
-        return _with_beyond(found, removable.beyond, window_ns)
-    return replace(finding, saving=_inside(finding.saving or Saving(0, finding.cost_ns), window_ns))
+    window_ns = facts.window.duration_ns
+    if (removes := removes_of(finding, facts, predicted)) is None:
+        return replace(finding, saving=_inside(finding.saving or Saving(0, finding.cost_ns), window_ns))
+    if predicted is None:
+        return replace(finding, saving=saving_of(removes, given_back("cpu", fix), window_ns, "estimate"))
+    why, saving = why_not_replayed(facts), saving_of(removes, given_back("gpu", fix), window_ns, "replayed")
+    if not why:
+        return replace(finding, saving=saving)
+    label = "Saving less sure" if saving.low_ns else "Saving not replayed"
+    if not saving.low_ns:  # nothing is left of the range
+        saving = Saving(0, min(finding.cost_ns, int(removes.account * window_ns)))
+    return replace(finding, saving=saving, evidence=[*finding.evidence, Evidence(label, why)])
 
 
-def _replayed(predicted: Predicted, removable: Removable, back: GivenBack, window_ns: int) -> Saving:
-    """What the replay says, and how much of it comes back. Where the replay is wrong, it is so at both ends.
-    Never above what the account allows."""
-    least, most = (predicted.saved(change) for change in (removable.least or removable.most, removable.most))
-    possible, error = (min(least, most), most), predicted.replay.error
-    return saving_of(possible, back, (error, predicted.allowed(removable.most)), window_ns, "replayed")
+@dataclass(frozen=True)
+class Removes:
+    """What a fix removes of the step window without the recorder. All are shares of it.
+
+    possible: what can come back, at least and at most. cost: what its finding costs. account: what is left
+    when all other work still takes its time. error: by how much `possible` may be wrong. beyond: which other
+    time the fix frees.
+    """
+
+    possible: tuple[float, float]
+    cost: float
+    account: float
+    error: float = 0.0
+    beyond: str = ""
+
+    @property
+    def most(self) -> float:
+        """The bound on every saving: its finding's cost, or the account, if more than that comes free."""
+        more = self.possible[1] > MORE_THAN_COST * self.cost
+        return self.account if more else min(self.account, self.cost)
 
 
-def _on_cpu(cost_ns: int, most: Removal, back: GivenBack, window_ns: int) -> Saving:
-    """All that the fix removes can come back, and not more: the rest still takes its time."""
-    removed = min(1.0, max(cost_ns, most.host.total) / max(1, window_ns))
-    return saving_of((removed, removed), back, (0.0, removed), window_ns, "estimate")
+def removes_of(finding: Finding, facts: Facts, predicted: Predicted | None) -> Removes | None:
+    """Return what a fix removes: no more time than was recorded. None if nothing shows it."""
+    step_ns = max(1.0, facts.window.duration_ns * facts.unprofiled_share)
+    cost = finding.cost_ns / step_ns
+    if not cost or not (facts.on_cpu or None not in (predicted, finding.removable)):
+        return None
+    removable = finding.removable or Removable(Removal(), beyond="")
+    most, host = removable.most, removable.most.host
+    if predicted is not None:
+        low, high = sorted(predicted.saved(change) for change in (removable.least or most, most))
+        # Where the replay is wrong, it is so at both ends.
+        account, error = predicted.allowed(most), predicted.replay.error
+        return Removes((low, high), cost, account, error, removable.beyond)
+    # The rest of the main thread's time stays. How much of a finding's is the recorder's is known less well.
+    time, account = finding.slowed.time if finding.slowed else host, min(1.0, max(cost, host.total / step_ns))
+    freed = max(cost * facts.without_recorder(time), host.total * facts.without_recorder(host) / step_ns)
+    return Removes((min(account, freed),) * 2, cost, account, beyond=removable.beyond)
 
 
 def promised_range(
@@ -128,39 +147,18 @@ def promised_range(
     return (min(low, likely) if WIDEST * low >= high else 0.0), likely, high
 
 
-def saving_of(
-    possible: tuple[float, float],
-    back: GivenBack,
-    limits: tuple[float, float],
-    window_ns: int,
-    basis: SavingBasis,
-) -> Saving:
-    """Return what comes back of what is possible. limits: error and allowed, see promised_range."""
-    low_ns, likely_ns, high_ns = (
-        round(share * window_ns) for share in promised_range(possible, back, *limits)
-    )
-    return Saving(low_ns, high_ns, basis, "", likely_ns, possible, back.pairs)
-
-
-def _doubt(saving: Saving, why: str) -> list[Evidence]:
-    """Say why the replay may be far from right; empty if it is not."""
-    label = {"replayed": "Saving less sure"}.get(saving.basis, "Saving not replayed")
-    return [Evidence(label, why)] if why else []
+def saving_of(removes: Removes, back: GivenBack, window_ns: int, basis: SavingBasis) -> Saving:
+    """Return how much of what is possible comes back."""
+    shares = promised_range(removes.possible, back, removes.error, removes.most)
+    low_ns, likely_ns, high_ns = (round(share * window_ns) for share in shares)
+    beyond = removes.beyond if shares[2] > MORE_THAN_COST * removes.cost else ""
+    return Saving(low_ns, high_ns, basis, beyond, likely_ns, removes.possible, back.pairs)
 
 
 def _inside(saving: Saving, most_ns: int) -> Saving:
     """Return the saving between 0 and the most that there is, its low end not above its high end."""
     high_ns = min(max(saving.high_ns, 0), most_ns)
     return replace(saving, low_ns=min(max(saving.low_ns, 0), high_ns), high_ns=high_ns)
-
-
-def _with_beyond(finding: Finding, beyond: str, window_ns: int) -> Finding:
-    """Say what else a fix frees, if it may save more than the finding's own cost."""
-    saving, cost_ns = finding.saving, MORE_THAN_COST * finding.cost_ns
-    if saving is None or saving.high_ns <= cost_ns:
-        return finding
-    why = beyond if saving.possible[1] * window_ns > cost_ns else GAVE_MORE
-    return replace(finding, saving=replace(saving, beyond=why))
 
 
 def plan_fixes(predicted: Predicted, findings: Sequence[Finding]) -> list[PlannedFix]:

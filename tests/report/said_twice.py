@@ -116,15 +116,14 @@ def _savings(report: pb.Report) -> Iterator[str]:
 
 
 def _against_cost(finding: pb.Finding, report: pb.Report) -> Iterator[str]:
-    """The cost is of the recorded window, and the saving of the one without the profiler."""
+    """In ms, a saving is no more than the cost, or the finding says why."""
     saving, cost_us = finding.saving, finding.cost_us
     if not 0 <= saving.low_us <= (saving.likely_us or saving.high_us) <= saving.high_us:
         yield f"saves {saving.low_us} to {saving.high_us} us, most likely {saving.likely_us} us"
-    of_recorded_us = saving.high_share * window_us(report) or saving.high_us
     margin_us = EXACT_US + 1e-6 * cost_us
-    more = of_recorded_us > MORE_THAN_COST * cost_us + (margin_us if saving.beyond else -margin_us)
-    if cost_us and more != bool(saving.beyond) and abs(of_recorded_us - MORE_THAN_COST * cost_us) > margin_us:
-        yield f"saves {of_recorded_us} us of {cost_us} us: '{saving.beyond}'"
+    more = saving.high_us > MORE_THAN_COST * cost_us + (margin_us if saving.beyond else -margin_us)
+    if cost_us and more != bool(saving.beyond) and abs(saving.high_us - MORE_THAN_COST * cost_us) > margin_us:
+        yield f"saves {saving.high_us} us of {cost_us} us: '{saving.beyond}'"
     if finding.rule.startswith("GD5") and "host" in saving.beyond:
         yield f"is about kernels, and saves more because {saving.beyond}"
 

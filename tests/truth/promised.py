@@ -30,19 +30,21 @@ from tb_gpudiag.rules import given_back
 from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.given_back import UNSEEN, GivenBack, JobKind
 from tb_gpudiag.rules.run import run_rules
-from tb_gpudiag.rules.savings import predicted_of, promised_range
+from tb_gpudiag.rules.savings import predicted_of, promised_range, removes_of
 from tb_gpudiag.trace.files.find import find_traces
 from tests.conftest import SHARED_TRACES
 from tests.truth.gpu.packing import MACHINE
 from tests.truth.gpu.test_recorded import RECORDED
 from tests.truth.held_out import put_held_out
+from tests.truth.score import LEAST_DOUBT as ON_CPU
+from tests.truth.times import Times
 
 HERE: Final = Path(__file__).parent
 KEPT: Final = HERE / "promised.json"
 WEIGHTS: Final = Path(given_back.__file__).with_name("given_back.json")
 DEMO: Final = HERE.parents[1] / "demo" / "recorded"
 
-INPUTS: Final = "before and after a fix, whose recordings are at hand, each promised by a fit without it"
+INPUTS: Final = "before and after a fix, each promised by a fit without its job"
 SOURCES: Final = {"H200": "H200", "public": "other GPUs", "CPU": "one process, CPU", "ranks": "ranks, CPU"}
 
 # ms per step without the profiler, as demo/recorded/README.md has them.
@@ -66,7 +68,9 @@ PUBLIC: Final = (
 
 # How many pairs the middle of all kinds counts for in a kind's own.
 PRIOR_PAIRS: Final = 4
-IN_TEN: Final = 0.8
+AROUND: Final = 0.85
+"""How many pairs a range is made to hold: the bound that no saving may pass costs some of them, and eight in
+ten are left."""
 MOST_OFF: Final = math.log(2)
 """Nothing is further off than this, as a logarithm: a fix that gave nothing is not worse without end."""
 
@@ -142,21 +146,21 @@ def _rounded(one: object) -> dict[str, float]:
 
 
 def _fitted(pairs: Sequence[Pair], job: str) -> dict[str, GivenBack]:
-    """Eight in ten of the pairs are no further from the middle of their kind than `usual`. Kinds with few
-    pairs lean on the middle of all, and their range is up to five times as wide."""
-    by_fix: defaultdict[str, list[float]] = defaultdict(list)
+    """Most of the pairs are no further from the middle of their kind than `usual`. Kinds with few pairs lean
+    on the middle of all, and their range is up to five times as wide. Recordings of one job count once."""
+    by_fix: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for pair in pairs:
         if pair.job == job:
-            by_fix[pair.fix].append(pair.off)
-    everything = [off for offs in by_fix.values() for off in offs] or [0.0]
-    of_all = statistics.median(everything)
+            by_fix[pair.fix][pair.group].append(pair.off)
+    offs = {fix: list(map(statistics.mean, groups.values())) for fix, groups in sorted(by_fix.items())}
+    of_all = statistics.median([off for some in offs.values() for off in some] or [0.0])
     middle = {
-        fix: (len(offs) * statistics.median(offs) + PRIOR_PAIRS * of_all) / (len(offs) + PRIOR_PAIRS)
-        for fix, offs in by_fix.items()
+        fix: (len(some) * statistics.median(some) + PRIOR_PAIRS * of_all) / (len(some) + PRIOR_PAIRS)
+        for fix, some in offs.items()
     }
-    misses = sorted(abs(off - middle[fix]) for fix, offs in by_fix.items() for off in offs) or [math.log(1.2)]
-    usual = misses[min(len(misses), math.ceil(IN_TEN * (len(misses) + 1))) - 1]
-    found = {UNSEEN: (of_all, 0), **{fix: (middle[fix], len(offs)) for fix, offs in sorted(by_fix.items())}}
+    misses = sorted(abs(off - middle[fix]) for fix, some in offs.items() for off in some) or [math.log(1.2)]
+    usual = misses[min(len(misses), math.ceil(AROUND * (len(misses) + 1))) - 1]
+    found = {UNSEEN: (of_all, 0), **{fix: (middle[fix], len(some)) for fix, some in offs.items()}}
     return {
         fix: _around(at, usual * (1 + PRIOR_PAIRS / (count + 1)), count) for fix, (at, count) in found.items()
     }
@@ -199,7 +203,8 @@ def write_held_out(pairs: Sequence[Pair]) -> None:
     for pair, (low, _, high) in promised_by_others(pairs):
         held[f"range of 8 in 10 holds the real gain, {SOURCES[pair.source]}"][1] += 1
         held[f"range of 8 in 10 holds the real gain, {SOURCES[pair.source]}"][0] += pair.holds(low, high)
-    put_held_out(f"{len(pairs)} jobs {INPUTS}", dict(held), instead_of=INPUTS)
+    jobs = len({(pair.source, pair.group) for pair in pairs})
+    put_held_out(f"{len(pairs)} recordings of {jobs} jobs {INPUTS}", dict(held), instead_of=INPUTS)
 
 
 def _at_hand(folders: Sequence[Path]) -> Iterator[Pair]:
@@ -225,17 +230,21 @@ def _at_hand(folders: Sequence[Path]) -> Iterator[Pair]:
 
 
 def _below(out: Path) -> Iterator[Pair]:
-    """Yield pairs that `make truth` recorded into a folder, or that a run on a GPU brought there. A promise
-    counts only if it is about the fault that was mended. Needs torch, to know the jobs."""
+    """Yield pairs that `make truth` recorded into a folder, or that a run on a GPU brought there, each with
+    and without stacks. A promise counts only if it is about the fault that was mended. Needs torch, to know
+    the jobs."""
     for times_file in sorted(out.glob("*/times.json")):
-        name, folder = times_file.parent.name, times_file.parent / "before_first" / "plain"
-        gain, ranks = _gain(json.loads(times_file.read_text())), len(list(folder.glob("*.json*")))
-        if ranks > 1:
-            found = _pair_of_ranks(name, folder, *gain)
-        else:
-            kind: tuple[str, JobKind] = ("H200", "gpu") if (out / MACHINE).exists() else ("CPU", "cpu")
-            found = _pair(name, *kind, folder, *gain) if ranks else iter(())
-        yield from (pair for pair in found if pair.rule in _faults().get(name, ()))
+        job = times_file.parent.name
+        gain = _gain(json.loads(times_file.read_text()), LEAST_DOUBT if (out / MACHINE).exists() else ON_CPU)
+        for folder in sorted(times_file.parent.glob("before_first/*")):
+            name, ranks = f"{job} {folder.name}", len(list(folder.glob("*.json*")))
+            if ranks > 1:
+                found = _pair_of_ranks(name, folder, *gain, job)
+            else:
+                kind: tuple[str, JobKind] = ("H200", "gpu") if (out / MACHINE).exists() else ("CPU", "cpu")
+                found = _pair(name, *kind, folder, *gain, job) if ranks else iter(())
+            # What is within the doubt shows no fix.
+            yield from (pair for pair in found if pair.rule in _faults().get(job, ()) and gain[0] > gain[1])
 
 
 @cache
@@ -247,10 +256,9 @@ def _faults() -> dict[str, frozenset[str]]:
     return {name: job.expected.rules for name, job in jobs if job.expected is not None}
 
 
-def _gain(times: dict[str, list[float]]) -> tuple[float, float]:
-    before, after = (statistics.mean(times[side]) for side in ("before", "after"))
-    each = [1 - b / a for a in times["before"] for b in times["after"]]
-    return 1 - after / before, max(LEAST_DOUBT, (max(each) - min(each)) / 2)
+def _gain(kept: dict[str, list[float]], least_doubt: float = LEAST_DOUBT) -> tuple[float, float]:
+    times = Times(**kept)
+    return times.gain, max(least_doubt, times.doubt)
 
 
 def _recorded_ns(sides: Sequence[Path]) -> list[tuple[float, float]]:
@@ -267,34 +275,18 @@ def _pair(
     """Yield the pair if the first finding about the job promises something."""
     facts = read_facts(only_trace(str(before)))
     for found in run_rules(facts, RULES).findings:
-        saving, predicted = found.finding.saving, predicted_of(facts)
+        saving = found.finding.saving
         if found.rule.family == "recording" or (saving is None and not found.finding.cost_ns):
             continue
         if saving is not None and saving.likely_ns:
-            on_gpu = predicted is not None and found.finding.removable is not None
-            error = predicted.replay.error if on_gpu and predicted else 0.0
-            allowed = (
-                predicted.allowed(found.finding.removable.most)
-                if on_gpu and predicted and found.finding.removable
-                else saving.possible[1]
-            )
-            yield Pair(
-                name,
-                source,
-                group or name,
-                job,
-                found.rule.kind_of_fix,
-                found.rule.id,
-                gain,
-                doubt,
-                *saving.possible,
-                error,
-                allowed,
-            )
+            removes = removes_of(found.finding, facts, predicted_of(facts))
+            limits = (removes.error, removes.most) if removes else (0.0, saving.possible[1])
+            fix, rule = found.rule.kind_of_fix, found.rule.id
+            yield Pair(name, source, group or name, job, fix, rule, gain, doubt, *saving.possible, *limits)
         return
 
 
-def _pair_of_ranks(name: str, before: Path, gain: float, doubt: float) -> Iterator[Pair]:
+def _pair_of_ranks(name: str, before: Path, gain: float, doubt: float, group: str) -> Iterator[Pair]:
     """Yield the pair if the first finding about the job of these ranks promises something."""
     digests = [digest_file(file)[1] for file in find_traces(str(before)).files]
     for report in build_jobs(digests).reports:
@@ -302,21 +294,12 @@ def _pair_of_ranks(name: str, before: Path, gain: float, doubt: float) -> Iterat
             rule, saving = find_any_rule(found.rule), found.saving
             if rule is None or rule.family == "recording" or not (saving.high_us or found.cost_us):
                 continue
-            if saving.possible_share and rule in JOB_RULES:
-                possible = saving.least_possible_share, saving.possible_share
-                yield Pair(
-                    name,
-                    "ranks",
-                    name,
-                    "ranks",
-                    rule.kind_of_fix,
-                    rule.id,
-                    gain,
-                    doubt,
-                    *possible,
-                    0.0,
-                    possible[1],
-                )
+            if (most := saving.possible_share) and rule in JOB_RULES:
+                share = statistics.median(digest.about.unprofiled_share for digest in digests)
+                cost = found.cost_us * saving.high_share / saving.high_us
+                allowed = min(1.0, max(cost, most / share))
+                limits = saving.least_possible_share, most, 0.0, allowed
+                yield Pair(name, "ranks", group, "ranks", rule.kind_of_fix, rule.id, gain, doubt, *limits)
             break
 
 

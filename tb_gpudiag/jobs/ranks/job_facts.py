@@ -201,6 +201,11 @@ class JobFacts:
         return int(np.median(self.window_ns)) if len(self.window_ns) else 0
 
     @property
+    def unprofiled_share(self) -> float:
+        """How much of a step is left without the recorder, of the rank in the middle."""
+        return float(np.median([one.about.unprofiled_share for one in self.set.members]))
+
+    @property
     def on_gpu(self) -> bool:
         """Whether any rank recorded a GPU."""
         return any(member.about.devices for member in self.set.members)

@@ -25,6 +25,7 @@ from tb_gpudiag.jobs.report.rank_timeline import rank_timeline
 from tb_gpudiag.jobs.rules.job_registry import ABOUT_LATE_RANKS, JOB_RULES, JobRule
 from tb_gpudiag.jobs.rules.job_verdict import find_job_verdict
 from tb_gpudiag.jobs.rules.rank_findings import (
+    WAIT_LESS,
     SharedFinding,
     finding_of_late,
     shared_findings,
@@ -41,10 +42,10 @@ from tb_gpudiag.report.building.finding_messages import (
 from tb_gpudiag.report.building.units import message_of, us
 from tb_gpudiag.report.wire import GENERATOR
 from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, RuleAnswer, Saving, Severity
-from tb_gpudiag.rules.given_back import given_back
+from tb_gpudiag.rules.given_back import AS_IT_IS, given_back
 from tb_gpudiag.rules.outcome import Outcome, RuleFinding, crashed
 from tb_gpudiag.rules.rule import AnyRule
-from tb_gpudiag.rules.savings import saving_of
+from tb_gpudiag.rules.savings import Removes, saving_of
 from tb_gpudiag.rules.shared.recording_advice import for_recorders
 from tb_gpudiag.wording.format import one_line
 
@@ -103,7 +104,8 @@ def build_job_report(
 
 def _findings(facts: JobFacts, outcome: Outcome, shared: Sequence[SharedFinding]) -> list[pb.Finding]:
     """Return the job's findings and those that its ranks share, in the order of `run_job_rules`."""
-    whole = Whole(facts.job_ns, float(np.median([one.step_time.median for one in facts.set.members])))
+    step_ns = float(np.median([one.step_time.median for one in facts.set.members]))
+    whole = Whole(facts.job_ns, step_ns, facts.unprofiled_share)
     leads = {one.rule.id for one in outcome.findings if one.finding.leads}
     found = [finding_message(one, whole) for one in outcome.findings]
     found += [shared_message(one, facts, whole) for one in shared]
@@ -124,7 +126,7 @@ def run_job_rules(facts: JobFacts, rules: Sequence[JobRule] = JOB_RULES) -> Outc
         answer = _ask(rule, facts)
         for one in answer if isinstance(answer, list) else [answer]:
             if isinstance(one, Finding):
-                promised = _as_measured(_with_replayed_saving(facts, rule, one), facts, rule)
+                promised = _bounded(_with_replayed_saving(facts, rule, one), facts, rule)
                 found.append(RuleFinding(rule, promised, rule.severity_of(promised, facts.job_ns)))
             elif isinstance(one, Clear):
                 clear.append((rule, one))
@@ -145,8 +147,8 @@ def _ask(rule: JobRule, facts: JobFacts) -> RuleAnswer:
 
 def _with_replayed_saving(facts: JobFacts, rule: JobRule, finding: Finding) -> Finding:
     """Return the finding with the saving of the whole job, where the replay can be trusted: if its ranks did
-    as their peers do, or if all ranks shared the uneven work."""
-    if rule.topic not in ABOUT_LATE_RANKS or finding.saving is None:
+    as their peers do, or if all ranks shared the uneven work. Ranks that share cores do not only wait."""
+    if rule.topic not in ABOUT_LATE_RANKS or finding.saving is None or not facts.on_gpu:
         return finding
     uneven = find_uneven(facts)
     if not uneven.found or uneven.once:  # the replay begins after the first step, which may be that one
@@ -161,23 +163,23 @@ def _with_replayed_saving(facts: JobFacts, rule: JobRule, finding: Finding) -> F
     if saved_ns < LEAST_SHARE * facts.job_ns:
         # Stages of a pipeline without replicas have no peers that run the same program, so nothing changes.
         shown = facts.replay is not None and facts.replay.have_peers(members)
-        return _hardly_saving(finding, saved_ns) if shown and facts.on_gpu else finding
-    if facts.on_gpu:
-        return replace(finding, saving=Saving(saved_ns, saved_ns, "replayed"))
-    # Ranks that share cores do not only wait for one another: the rule's bounds say so.
-    low_ns, high_ns = min(saved_ns, finding.saving.low_ns), max(saved_ns, finding.saving.high_ns)
-    return replace(finding, saving=replace(finding.saving, low_ns=low_ns, high_ns=high_ns))
+        return _hardly_saving(finding, saved_ns) if shown else finding
+    return replace(finding, saving=Saving(saved_ns, saved_ns, "replayed"))
 
 
-def _as_measured(finding: Finding, facts: JobFacts, rule: JobRule) -> Finding:
-    """Return the finding with how much of its saving did come back in ranks on CPUs that were timed."""
-    saving = finding.saving
-    if facts.on_gpu or saving is None or saving.basis != "estimate":
+def _bounded(finding: Finding, facts: JobFacts, rule: JobRule) -> Finding:
+    """Return the finding saving at most what it costs, or a replay shows, and how much of it comes back."""
+    saving, window_ns = finding.saving, max(1, facts.job_ns)
+    if saving is None:
         return finding
-    most = min(1.0, saving.high_ns / max(1, facts.job_ns))
-    possible = (saving.low_ns / max(1, facts.job_ns) or most, most)
-    fitted = saving_of(possible, given_back("ranks", rule.kind_of_fix), (0.0, most), facts.job_ns, "estimate")
-    return replace(finding, saving=replace(fitted, beyond=saving.beyond))
+    timed, step = saving.basis == "estimate" and not facts.on_gpu, max(0.01, facts.unprofiled_share)
+    beyond = WAIT_LESS if saving.basis == "replayed" else saving.beyond
+    cost, high = finding.cost_ns / window_ns or 1.0, saving.high_ns / window_ns
+    most = min(1.0, high if beyond else min(high, cost))
+    low = min(saving.low_ns / window_ns, most) or most * timed
+    removes = Removes((low, most), cost / step, min(1.0, most / step), beyond=beyond)
+    back = given_back("ranks", rule.kind_of_fix) if timed else AS_IT_IS
+    return replace(finding, saving=saving_of(removes, back, window_ns, saving.basis))
 
 
 def _saved_by_even_work(facts: JobFacts, uneven: Uneven) -> Saving | None:
@@ -194,12 +196,7 @@ def _saved_by_even_work(facts: JobFacts, uneven: Uneven) -> Saving | None:
             # Work that is another program cannot be shared: the replay shares what all ranks run.
             may_drop = own or even_ns < LEAST_SHARE * facts.job_ns
             found = even_ns, max(even_ns, dropped_ns) if may_drop else even_ns
-    if found is None or found[1] < LEAST_SHARE * facts.job_ns:
-        return None
-    if facts.on_gpu:
-        return Saving(*found, "replayed")
-    # Ranks that share cores do not only wait for one another.
-    return Saving(0, min(max(found[1], uneven.all_ns), facts.job_ns), "estimate")
+    return None if found is None or found[1] < LEAST_SHARE * facts.job_ns else Saving(*found, "replayed")
 
 
 def _hardly_saving(finding: Finding, saved_ns: int) -> Finding:

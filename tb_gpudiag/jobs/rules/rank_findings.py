@@ -10,6 +10,7 @@ import numpy as np
 from tb_gpudiag.arrays import Int64
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
+from tb_gpudiag.jobs.replay.job_replay import JobChange
 from tb_gpudiag.jobs.rules.job_words import culprits_text, place_of
 from tb_gpudiag.jobs.rules.uneven_ranks import Uneven
 from tb_gpudiag.jobs.step_parts import ids_of
@@ -17,6 +18,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.finding_messages import Whole, put_saving
 from tb_gpudiag.rules.answer import Fix, Place
 from tb_gpudiag.rules.rule import family_of
+from tb_gpudiag.rules.savings import MORE_THAN_COST, Removes
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.frames import LineKind
 from tb_gpudiag.wording.format import one_line
@@ -39,6 +41,8 @@ _OF_THE_JOB: Final = {"ranks", "recording"}
 LEAST_SHARE_OF_HINT = levels.SIZEABLE
 
 _MOST_PLACES: Final = 5
+
+WAIT_LESS: Final = "the ranks then wait less for one another, as a replay of the job shows"
 
 TITLE_LIMIT: Final = 300
 SUMMARY_LIMIT: Final = 2_000
@@ -99,16 +103,16 @@ def _hold_up(facts: JobFacts, found: dict[int, pb.Finding]) -> bool:
 def _shared(facts: JobFacts, found: dict[int, pb.Finding]) -> SharedFinding:
     """Take the rank in the middle for all. found: by member."""
     findings = list(found.values())
-    by_cost = sorted(findings, key=lambda one: one.cost_us)
+    middle = sorted(findings, key=lambda one: one.cost_us)[(len(findings) - 1) // 2]
+    job_us = max(1, facts.job_ns) * facts.unprofiled_share / 1e3
     highs = [one.saving.high_us for one in findings]
-    # Ranks that are there one after the other wait for one another, and that ends, too.
-    waiting_us = float(facts.waits.waiting_ns.sum()) / len(facts.set.members) / 1e3
-    low_us, most_us = min(one.saving.low_us for one in findings), facts.job_ns / 1e3
-    if facts.on_gpu and family_of(findings[0].rule) == "idle":  # the GPU still computes as long
-        most_us -= max(parts["computing"] for parts in facts.steady_parts) / 1e3
-    high_us = max(low_us, min(sum(highs), max(highs) + waiting_us, most_us))
-    members = np.array(list(found), np.int64)
-    return SharedFinding(by_cost[(len(findings) - 1) // 2], members, low_us, high_us)
+    # Ranks that do it in turn wait for one another, and that ends, too.
+    in_turn_us = min(sum(highs), (facts.saved_ns(JobChange(parts=None)) or 0) * facts.unprofiled_share / 1e3)
+    freed = max(middle.saving.possible_share, in_turn_us / job_us)
+    removes = Removes((0.0, freed), middle.cost_us / job_us, 1.0)
+    high_us = min(removes.most * job_us, max(*highs, in_turn_us))
+    low_us = min(high_us, *(one.saving.low_us for one in findings))
+    return SharedFinding(middle, np.array(list(found), np.int64), low_us, high_us)
 
 
 def _who(facts: JobFacts, members: Int64) -> str:
@@ -129,7 +133,10 @@ def shared_message(shared: SharedFinding, facts: JobFacts, whole: Whole) -> pb.F
     del message.ranges[:]  # of one rank's time
     if message.HasField("saving"):
         likely_us = min(max(message.saving.likely_us, shared.low_us), shared.high_us)
-        put_saving(message.saving, (shared.low_us * 1e3, likely_us * 1e3, shared.high_us * 1e3), whole)
+        recorded_ns = np.array([shared.low_us, likely_us, shared.high_us]) * 1e3 / whole.unprofiled_share
+        put_saving(message.saving, tuple(recorded_ns.tolist()), whole)
+        if shared.high_us > MORE_THAN_COST * message.cost_us:
+            message.saving.beyond = message.saving.beyond or WAIT_LESS
     return message
 
 

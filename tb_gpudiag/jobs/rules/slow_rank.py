@@ -121,7 +121,7 @@ def _in_turn(facts: JobFacts, uneven: Uneven) -> Finding:
 
 def _saving(uneven: Uneven, chance: bool) -> Saving:
     """Return what a fix saves. If it was chance, there is nothing to fix."""
-    return Saving(0, uneven.most_ns) if chance else Saving(uneven.low_ns, uneven.most_ns, "estimate")
+    return Saving(0, uneven.high_ns) if chance else Saving(uneven.low_ns, uneven.high_ns, "estimate")
 
 
 def _why(uneven: Uneven, its: str, device: str) -> str:

@@ -102,23 +102,20 @@ SHARE_OF_STEPS_ON_CPU = 2 / 3
 class Uneven:
     """How uneven a job is. members: those that the others wait for; if they vary, all that were slowest once.
 
-    high_ns, low_ns: what is lost because of them in these steps, at most and at least; most_ns: in all
-    steps, though in some it may be chance. all_ns: what is lost because of whoever was slowest in each
-    step, at most. part: what they do longer, and part_ns by how much in all. steps: in how many of
-    `of_steps` they were slow. work: whether they compute more than their peers ("more") or compute the
-    same but slower ("slower"); "" if the trace does not show it, or if it is not computing that takes
-    longer. slower: how many times as long the same kernels take, NaN if not known. stretched: on a CPU,
-    the same operators take so much longer that all else which these ranks do is expected to, as far as
-    that explains their lateness. others_ns: by how much the other ranks differ.
+    high_ns, low_ns: what is lost because of them in these steps, at most and at least. part: what they do
+    longer, and part_ns by how much in all. steps: in how many of `of_steps` they were slow. work: whether
+    they compute more than their peers ("more") or compute the same but slower ("slower"); "" if the trace
+    does not show it, or if it is not computing that takes longer. slower: how many times as long the same
+    kernels take, NaN if not known. stretched: on a CPU, the same operators take so much longer that all
+    else which these ranks do is expected to, as far as that explains their lateness. others_ns: by how
+    much the other ranks differ.
     """
 
     pattern: Literal["even", "persistent", "sometimes", "varying", "too few steps"]
     members: Int64
     high_ns: int
     of_steps: int
-    all_ns: int = 0
     low_ns: int = 0
-    most_ns: int = 0
     part: str = ""
     part_ns: int = 0
     steps: int = 0
@@ -173,7 +170,7 @@ def _uneven(facts: JobFacts, own: OwnTime) -> Uneven:
     total, in_step_ns = excess.sum(axis=1), np.maximum(0, excess.max(axis=0))
     least_ns = LEAST_SHARE * max(1, int(own.step_ns.sum()), facts.job_ns)
     lost_ns = _replayed(facts, int(in_step_ns.sum()))
-    even = Uneven("even", np.zeros(0, np.int64), lost_ns, steps, all_ns=lost_ns, on_cpu=not facts.on_gpu)
+    even = Uneven("even", np.zeros(0, np.int64), lost_ns, steps, on_cpu=not facts.on_gpu)
     if even.high_ns < least_ns or not steps:
         return even
     if steps < LEAST_STEPS:
@@ -284,10 +281,7 @@ def _described(facts: JobFacts, own: OwnTime, found: Uneven, slow: Bool) -> Unev
     """Add what is lost because of the members, and why. slow: mask of the steps in which they are slow, or of
     all steps if they always are."""
     members = found.members
-    low_ns, high_ns = (min(ns, found.all_ns) for ns in _lost_because_of(own, members, slow))
-    # On a CPU, what a rank loses in a step counts only if it is more than it may wait for a core.
-    late_ns = min(_late_ns(own.excess_ns[members]), found.all_ns)
-    most_ns = high_ns if facts.on_gpu else max(high_ns, late_ns)
+    low_ns, high_ns = (min(ns, found.high_ns) for ns in _lost_because_of(own, members, slow))
     # While some ranks waited, the late one had their cores. Without the wait, all need them at once.
     low_ns = max(0, low_ns - int(_waits_for_a_core_ns(facts)[slow].sum()))
     part, part_ns = _main_part(own, None if found.pattern == "varying" else members)
@@ -301,7 +295,6 @@ def _described(facts: JobFacts, own: OwnTime, found: Uneven, slow: Bool) -> Unev
         found,
         low_ns=low_ns,
         high_ns=high_ns,
-        most_ns=most_ns,
         part=part,
         part_ns=part_ns,
         steps=int((_is_above(own)[members].any(axis=0) & slow).sum()),
@@ -329,12 +322,7 @@ def _lost_because_of(own: OwnTime, members: Int64, slow: Bool) -> tuple[int, int
     rest = np.where(among[:, None], usual, total) - usual
     left = np.maximum(0, rest.max(axis=0))
     lost = np.maximum(0, excess[members].max(axis=0))
-    return int(np.maximum(0, lost - left).sum()), _late_ns(excess[members])
-
-
-def _late_ns(excess_ns: Int64) -> int:
-    """Return how long others wait for the latest of these ranks, over the steps. Shape (ranks, steps)."""
-    return int(np.maximum(0, excess_ns.max(axis=0)).sum())
+    return int(np.maximum(0, lost - left).sum()), int(lost.sum())
 
 
 def _main_part(own: OwnTime, members: Int64 | None) -> tuple[str, int]:

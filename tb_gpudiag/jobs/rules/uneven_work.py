@@ -162,8 +162,7 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
         summary=summary,
         fix=fix_of(said) or (FIXES["experts"] if EXPERT in facts.parallelism else FIXES["batches"]),
         cost_ns=uneven.high_ns,
-        # Even batches are even for all ranks, not only for these.
-        saving=Saving(0, uneven.all_ns, "estimate"),
+        saving=Saving(0, uneven.high_ns, "estimate"),
         evidence=[
             ranks_evidence(facts, uneven.members),
             Evidence.of_window("Lost per rank", uneven.high_ns, window_ns),
