@@ -101,7 +101,7 @@ def test_a_job_without_a_gpu_speaks_of_the_main_thread(tmp_path: Path) -> None:
         (530, 28, "compute", "CPU-bound. Beside it, 28.0% in operators of a few microseconds each, "),
         (480, 28, "python", "microseconds each. Beside it, 24.0% in Python between operators."),
         (500, 49, "python", "After computing (50.0%), the main thread is longest in operators of a few"),
-        (350, 55, "python", "Dispatching them limits this job."),
+        (350, 55, "python", "Dispatching small operators limits this job."),
     ],
 )
 def test_without_a_gpu_the_verdict_names_what_leads_and_what_is_near(

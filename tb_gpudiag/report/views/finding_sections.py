@@ -34,7 +34,7 @@ def findings(report: pb.Report | pb.JobReport, nothing: str = "") -> Findings:
     nothing = nothing or (
         "No problem found."
         if checked >= len(report.unchecked)
-        else f"None of the {checked} rules that could check this trace found a problem."
+        else f"{count(checked, 'rule')} could check this trace, and found no problem."
     )
     shown = without_hints(report.findings)
     fixes = report.plan.fixes[1:] if isinstance(report, pb.Report) else []

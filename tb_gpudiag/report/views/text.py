@@ -58,7 +58,7 @@ class _Prose(Text):
 def print_document(document: Document, console: Console) -> None:
     """Print a document: its overview, then its reports one after another."""
     if document.overview:
-        console.print(_table(document.overview, console.width))
+        _print_table(document.overview, console)
     for i, report in enumerate(document.reports):
         if i or document.overview:
             console.print()
@@ -72,10 +72,7 @@ def print_document(document: Document, console: Console) -> None:
         _say(_verdict(document.reports[0], named=len(document.reports) > 1), console)
 
 
-def document_text(
-    document: Document,
-    width: int = PLAIN_WIDTH,
-) -> str:
+def document_text(document: Document, width: int = PLAIN_WIDTH) -> str:
     """What is printed of a document, as plain text without colors."""
     out = io.StringIO()
     console = Console(
@@ -93,7 +90,8 @@ def document_text(
 def _print_report(report: ReportView, console: Console) -> None:
     console.rule(Text(report.heading, style="bold"), align="left", characters="─")
     console.print(Text(report.path, style="dim"), soft_wrap=True)
-    _say(_prose(report.about, "dim"), console)
+    if report.about:
+        _say(_prose(report.about, "dim"), console)
     console.print()
     _say(_verdict(report), console)
     for figures in report.figures:
@@ -111,7 +109,7 @@ def _verdict(report: ReportView, *, named: bool = False) -> Text:
 def _print_section(section: Section, console: Console) -> None:
     match section:
         case Table():
-            console.print(_table(section, console.width))
+            _print_table(section, console)
         case Lines():
             _print_lines(section, console)
         case Account():
@@ -181,10 +179,14 @@ def _print_code(code: str, console: Console) -> None:
         console.print(Text(f"        {line}".rstrip(), style="green"), soft_wrap=True)
 
 
+def _print_table(section: Table, console: Console) -> None:
+    """The title is as wide as the screen, however narrow the table is."""
+    _say(_prose(section.title, "bold"), console)
+    console.print(_table(section, console.width))
+
+
 def _table(section: Table, width: int) -> RichTable:
     shown = RichTable(
-        title=_prose(section.title, "bold"),
-        title_justify="left",
         box=None,
         pad_edge=False,
         padding=(0, _GAP, 0, 0),

@@ -85,13 +85,13 @@ def _taken(spent: CpuTime, words: Mapping[str, tuple[str, str]], named: Set[str]
 
 _WORDS = {
     "input": ("loading data", "The data pipeline limits this job."),
-    "overhead": ("in operators of a few microseconds each", "Dispatching them limits this job."),
+    "overhead": ("in operators of a few microseconds each", "Dispatching small operators limits this job."),
     "compute": ("in operators", "This job is CPU-bound."),
     "compile": ("compiling", "Compilation limits this job."),
     "evaluation": ("evaluating the model", "Evaluation limits this job."),
     "tasks": ("in work such as logging and saving", "The host's own work limits this job."),
     "communication": ("in collectives", "Communication limits this job."),
-    "waiting": ("waiting in a call", "That limits this job."),
+    "waiting": ("waiting in a call", "What the main thread waits for limits this job."),
 }
 """Where the main thread is, and what is said of the part that takes most."""
 

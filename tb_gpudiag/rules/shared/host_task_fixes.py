@@ -17,7 +17,7 @@ from tb_gpudiag.rules.rule import page_fixes
 from tb_gpudiag.rules.shared.lost_time import Lost, lost_time, places
 from tb_gpudiag.vocabulary.frames import Frame
 from tb_gpudiag.vocabulary.torch_frames import HostTask
-from tb_gpudiag.wording.format import count, share, time_ns
+from tb_gpudiag.wording.format import count, time_ns
 
 FIXES = page_fixes("tb_gpudiag.rules.idle.host_bound")
 
@@ -121,8 +121,7 @@ def waits_sentence(facts: Facts, limiter: str) -> str:
         own = waiting & (lost.task == task)
         at = meanwhile(facts, lost, own)
         where = "".join(f", and the other thread was mostly in {place_text(place)}" for place in at[:1])
-        took = share(lost.total_ns(own), lost.window_ns)
-        return f"For {took} of the time the main thread was {HOST_TASK_FIXES[task].activity}{where}."
+        return f"The main thread was {HOST_TASK_FIXES[task].activity}{where}."
     return ""
 
 

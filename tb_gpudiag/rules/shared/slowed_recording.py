@@ -126,9 +126,9 @@ def _busy_ns(facts: Facts) -> int:
 
 
 def slowed_sentences(facts: Facts) -> list[str]:
-    """What shows that the recording slows the host, and what to do, if the host may limit the job."""
+    """What shows that the recording slows the host, if the host may limit the job. GD908 says what to do."""
     if (lead := lost_lead(facts)) is not None:
-        return [_lost_lead(lead), MEASURE]
+        return [_lost_lead(lead)]
     found = unslowed(facts)
     if found is None:
         return []
@@ -136,7 +136,7 @@ def slowed_sentences(facts: Facts) -> list[str]:
     if not host_may_keep_up(facts):
         return [said]
     low, high = (share(_busy_share(facts, ns)) for ns in (found.most_ns, found.least_ns))
-    return [f"{said} Without it, the GPU is busy {low} to {high} of the time.", measure(facts)]
+    return [f"{said} Without it, the GPU is busy {low} to {high} of the time."]
 
 
 def measure(facts: Facts) -> str:
@@ -167,9 +167,8 @@ def _whole(facts: Facts) -> tuple[float, str]:
 
 def _lost_lead(lead: HostLead) -> str:
     return (
-        "The recording itself probably slows the host: when it began, the host was "
-        f"{time_ns(lead.lead_ns)} ahead of the GPU, and in later steps the GPU waits for it "
-        f"{share(lead.starved_share)} of the time."
+        "The recording itself probably slows the host: when it began, the host was ahead of the GPU, and in "
+        f"later steps the GPU waits for it {share(lead.starved_share)} of the time."
     )
 
 

@@ -232,7 +232,7 @@ def test_many_small_operators_are_overhead_and_few_large_ones_compute(tmp_path: 
     assert figures(found)["Operators"] == (number(360, "operator"), number(90, suffix="per step"))
     verdict = find_verdict(facts)
     assert verdict.limiter == "python"  # nothing is launched on a GPU
-    assert "operators of a few microseconds each" in verdict.sentence
+    assert "Dispatching small operators limits this job." in verdict.sentence
     large = facts_of(_on_cpu(lambda main, at: main.op("aten::mm", at=at, us=900)), tmp_path)
     assert is_clear(RULE.check(large))
     assert find_verdict(large).limiter == "compute"

@@ -1,6 +1,6 @@
 import { Button } from "@mantine/core";
 import type { ReactNode } from "react";
-import { bytes, count } from "../../base/format";
+import { bytes, plural } from "../../base/format";
 import { ordered } from "../../base/sorting";
 import { cellText, sortValue, tableOf } from "../../base/tables";
 import { costsMemory, findingKeys, isHint } from "../../state/findings";
@@ -93,7 +93,7 @@ function Healthy({ report }: { report: Report }) {
         <b>
           {clear.length >= unchecked.length
             ? "No problem found."
-            : `None of the ${count(clear.length)} rules that could check this trace found a problem.`}
+            : `${plural(clear.length, "rule")} could check this trace, and found no problem.`}
         </b>
       </p>
       {families.length > 0 && <p>What the GPU ran, as shares of the step window: {families.join(", ")}.</p>}
