@@ -16,8 +16,9 @@ from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary import marks
 from tb_gpudiag.vocabulary.frames import is_own
-from tb_gpudiag.vocabulary.operators import COMPUTES_NOTHING, LOOKS_UP, MULTIPLIES
+from tb_gpudiag.vocabulary.operators import ACCUMULATES, BACKWARD_NODE, COMPUTES_NOTHING, LOOKS_UP, MULTIPLIES
 from tb_gpudiag.vocabulary.recorded import Category
+from tb_gpudiag.vocabulary.torch_frames import ZERO_GRAD_FRAME
 
 # Odd numbers, that spread what they multiply over 64 bits.
 _SPREAD = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
@@ -36,14 +37,25 @@ class Repeats:
 
 def backward_again(host: Host) -> Bool:
     """Mask of the events in nodes of autograd that ran before, shape (n,): a pass over a graph that an
-    earlier one kept. A pass that makes a graph of its own, as for second derivatives, is no repeat."""
+    earlier one kept, which adds to the same gradients. A pass that makes a graph of its own, as for second
+    derivatives, is no repeat; nor is one whose gradients an optimizer takes or clears before the next, or
+    that only returns them."""
     events, node = host.events, host.backward_nodes
     learns = (events.sequence != NONE) & (events.forward_thread <= 0)
     plain = node[~host.tree.any_below(learns)[node]]
     plain = plain[np.argsort(events.start_ns[plain], kind="stable")]
-    columns = (events.name, events.sequence, events.forward_thread)
-    _, first = groups(*(column[plain].astype(np.int64) for column in columns))
-    return host.tree.under(mask_of(np.delete(plain, first), len(events)))
+    columns = [
+        column[plain].astype(np.int64) for column in (events.name, events.sequence, events.forward_thread)
+    ]
+    takes = (
+        match(events, marks.OPTIMIZER_STEP) | match(events, marks.ZERO_GRAD) | match(events, ZERO_GRAD_FRAME)
+    )
+    adds = match(events, ACCUMULATES) & ~match(events, BACKWARD_NODE)
+    starts = [np.sort(events.start_ns[some]) for some in (takes, adds)]
+    before = [np.searchsorted(start_ns, events.start_ns[plain]) for start_ns in starts]
+    _, first = groups(*columns, before[0])
+    _, of_pass = groups(*columns, *before)
+    return host.tree.under(mask_of(plain[np.setdiff1d(of_pass, first)], len(events)))
 
 
 def on_tables(host: Host) -> Bool:

@@ -125,9 +125,10 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
     fixes = [*(host_task_fix(task, facts.job) for task in mostly), *(fix for holds, fix in cases if holds)]
     for_gpu = ("", "") if gpu else (CODE["to_gpu"], "    pin_memory=True,\n")
     code = fixes[0].code.replace(for_gpu[0], "").replace(for_gpu[1], "").rstrip()
+    who = {"": "", SINGLE_PROCESS_ITERATOR: _ITSELF}.get(kind, _WORKERS[receiving])
     return Finding(
         title=lost.sentence("Data loading", cost_ns),
-        summary=f"{_who_loads(kind, receiving=receiving)}Nothing can launch until the next batch arrives. "
+        summary=f"{who}Nothing can launch until the next batch arrives. "
         "Loading can overlap with computing, so most of this time is avoidable."
         + (" Most of it is for new iterators: nothing is loaded ahead of a first batch." if anew else "")
         + (f" {crowded} More workers may make that worse." if crowded else ""),
@@ -161,15 +162,10 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
     )
 
 
-def _who_loads(kind: str, *, receiving: bool) -> str:
-    """A sentence on which process loads the batches; empty if the trace does not say."""
-    if not kind:
-        return ""
-    if kind == SINGLE_PROCESS_ITERATOR:
-        return "The training process itself loads the batches. "
-    if receiving:
-        return "Worker processes load the batches, and receiving them takes most of the time. "
-    return "Worker processes load the batches and do not keep up. "
-
+_WORKERS = (
+    "Worker processes load the batches and do not keep up. ",
+    "Worker processes load the batches, and receiving them takes most of the time. ",
+)
+_ITSELF = "The training process itself loads the batches. "
 
 RULE = Rule("GD101", "input_pipeline", "Waiting for data", check, error_share=ERROR_SHARE, topic="input")

@@ -141,7 +141,7 @@ _BEFORE = _Case(
     ),
     Fix(
         "If the step learns from what this makes, make it in a cheaper way, or more of it at a time: larger "
-        "batches, more games at once. Otherwise, run it in every hundredth step."
+        "batches, more games at once."
     ),
 )
 

@@ -32,7 +32,6 @@ from tb_gpudiag.rules.shared.lost_time import (
     NO_DEVICE,
     Lost,
     host_time,
-    located,
     places,
     removing,
 )
@@ -194,7 +193,6 @@ def general_finding(
             Evidence.of_cost(_NAMED[0], python_ns, cost_ns),
             Evidence.of_cost(_NAMED[1], cost_ns - python_ns, cost_ns),
             *(slow_views if 2 * slow_views_ns >= cost_ns else []),
-            *_unlocated(time),
             *batch_evidence(facts),
             *([time.advice.graph_evidence] if not case.fix else []),
             *time.advice.in_compiled_code,
@@ -294,12 +292,6 @@ def _fix(time: HostPart, case: Case) -> Fix:
     if job.server is None:
         parts.append(f"\n{CODE['pipeline']}\n" if job.pipeline else f"\n{CODE['host_work']}")
     return Fix(text, "\n".join(parts), _URL)
-
-
-def _unlocated(time: HostPart) -> list[Evidence]:
-    """Time for which the trace has neither a line nor an operator, and that the places do not include."""
-    nowhere_ns = time.lost.total_ns(time.chosen & ~located(time.lost, time.facts.host))
-    return [Evidence("Without a line or operator", duration(nowhere_ns))] if nowhere_ns else []
 
 
 def _longest(time: HostPart) -> Evidence:

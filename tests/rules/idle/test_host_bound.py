@@ -237,9 +237,7 @@ def test_without_stacks_all_of_it_is_python(tmp_path: Path) -> None:
     main.op("aten::mm", at=495, us=20)
     found = finding(RULE.check(facts_of(trace, tmp_path)))
     assert found.title.startswith("Python keeps")
-    assert "no Python stacks" in found.summary
     evidence = figures(found)
-    assert evidence["Without a line or operator"] == (duration(195_000),)
     assert evidence["Longest stretch"] == (duration(195_000), "before “aten::mm”")
 
 

@@ -52,8 +52,11 @@ def test_other_shapes_modules_and_batches_are_no_repeats(others: dict[str, objec
     assert "a step runs" not in found.title
 
 
-def _backward(tmp_path: Path, *, passes: int, makes_graph: bool = False) -> Facts:
-    """Steps of a forward operator and of backward passes over it of 200 us each, called by `train`."""
+def _backward(
+    tmp_path: Path, *, passes: int, makes_graph: bool = False, between: str = "", adds: bool = True
+) -> Facts:
+    """Steps of a forward operator and of backward passes over it of 200 us each, called by `train`. between:
+    what ends each pass. adds: to the parameters' gradients."""
     trace = TraceBuilder(devices=())
     main, engine = trace.thread(), trace.thread()
     for i in range(STEPS):
@@ -65,6 +68,10 @@ def _backward(tmp_path: Path, *, passes: int, makes_graph: bool = False) -> Fact
             begin = at + 155 + 205 * one
             main.frame("torch/autograd/graph.py(851): _engine_run_backward", at=begin, us=203)
             engine.op("MmBackward0", at=begin + 1, us=200, sequence=100 * i, forward_thread=1)
+            if adds:
+                engine.op("torch::autograd::AccumulateGrad", at=begin + 201.2, us=0.5)
+            if between:
+                main.annotation(between, at=begin + 203.2, us=1)
             engine.op("aten::mm", at=begin + 2, us=190, sequence=100 * i + 10 + one if makes_graph else None)
     return facts_of(trace, tmp_path)
 
@@ -76,11 +83,20 @@ def test_backward_passes_over_one_forward_pass_are_a_warning_at_their_caller(tmp
     assert found.places[0].function == "train"
 
 
-@pytest.mark.parametrize(("passes", "makes_graph"), [(1, False), (4, True)])
-def test_one_pass_and_second_derivatives_are_no_repeats(
-    passes: int, *, makes_graph: bool, tmp_path: Path
+@pytest.mark.parametrize(
+    "others",
+    [
+        {"passes": 1},
+        {"passes": 4, "makes_graph": True},
+        {"passes": 4, "between": "Optimizer.step#SGD.step"},
+        {"passes": 4, "between": "Optimizer.zero_grad#SGD.zero_grad"},
+        {"passes": 4, "adds": False},
+    ],
+)
+def test_second_derivatives_other_networks_and_gradients_of_each_loss_are_no_repeats(
+    others: dict[str, object], tmp_path: Path
 ) -> None:
-    answer = RULE.check(_backward(tmp_path, passes=passes, makes_graph=makes_graph))
+    answer = RULE.check(_backward(tmp_path, **others))  # type: ignore[arg-type]
     assert "backward again" not in str(answer)
 
 
