@@ -121,7 +121,7 @@ it("shows the history of a run, and opens the recording that is clicked", async 
   );
 });
 
-it("compares a run that is dragged onto another with it, and two that are checked by keyboard", async () => {
+it("compares a run that is dragged onto another with it, and with a checked one by keyboard", async () => {
   const base = await session.entryOf("input_pipeline");
   const candidate = await session.entryOf("healthy");
   const compared = (hash: string) =>
@@ -138,7 +138,6 @@ it("compares a run that is dragged onto another with it, and two that are checke
     await session.page.keyboard.press("ArrowRight");
     await session.page.keyboard.press("Space");
   }
-  await frame.getByRole("button", { name: "Compare healthy with input_pipeline" }).press("Enter");
   await session.untilHash(compared);
 });
 

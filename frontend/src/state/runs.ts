@@ -21,8 +21,8 @@ interface RunsState {
   readonly grouped: boolean | null;
   /** Folders whose runs are hidden. */
   readonly folded: ReadonlySet<string>;
-  /** The traces to compare, the base first: at most two. */
-  readonly compared: readonly string[];
+  /** The run that is checked, to compare the next one with. */
+  readonly base: RunRow | null;
   /** Whether new runs are analyzed in the background. */
   readonly analyzing: boolean;
 }
@@ -48,7 +48,7 @@ export const useRunsTable = create<RunsState>()(() => ({
   top: 0,
   grouped: null,
   folded: new Set(),
-  compared: [],
+  base: null,
   analyzing: true,
 }));
 
@@ -80,15 +80,6 @@ export function foldRuns(folder: string): void {
     folded: folded.has(folder)
       ? new Set([...folded].filter((other) => other !== folder))
       : new Set([...folded, folder]),
-  }));
-}
-
-/** Choose a run to compare, or choose it no longer. A third one replaces the first. */
-export function chooseToCompare(trace: string): void {
-  useRunsTable.setState(({ compared }) => ({
-    compared: compared.includes(trace)
-      ? compared.filter((other) => other !== trace)
-      : [...compared, trace].slice(-2),
   }));
 }
 

@@ -79,7 +79,6 @@ export default function Runs() {
           <span className="gd-muted" role="status">
             {summary(rows.length, data.total, search, order)}
           </span>
-          <CompareChosen rows={data.rows} />
           {analyses.left > 0 && <Analyze {...analyses} />}
           {(folders || grouped) && (
             <Button
@@ -157,7 +156,7 @@ function useColumns(rows: readonly RunRow[]) {
   }, [base_us, rows, phone]);
 }
 
-/** A run that is dropped on another is compared with it. The two checkboxes do the same by keyboard. */
+/** A run that is dropped on another is compared with it. The column does the same by keyboard. */
 function useCompareByDragging(): Dragging<Line> {
   const compare = usePage((page) => page.compare);
   return useMemo(
@@ -180,26 +179,6 @@ function useOpenedRow() {
       box.current?.querySelector<HTMLElement>("tr[aria-current] .gd-open")?.focus({ preventScroll: true });
   }, []);
   return box;
-}
-
-function CompareChosen({ rows }: { rows: readonly RunRow[] }) {
-  const [base, candidate] = useRunsTable((table) => table.compared);
-  const compare = usePage((page) => page.compare);
-  if (base === undefined) return null;
-  const name = (trace: string) => runName(rows.find(({ trace_id }) => trace_id === trace)?.run ?? "");
-  return (
-    <Button
-      size="compact-xs"
-      disabled={candidate === undefined}
-      onClick={() => {
-        if (candidate !== undefined) compare(base, candidate);
-      }}
-    >
-      {candidate === undefined
-        ? `Compare ${name(base)} with another run`
-        : `Compare ${name(candidate)} with ${name(base)}`}
-    </Button>
-  );
 }
 
 function Analyze({ left, on, toggle }: Analyses) {

@@ -1,3 +1,4 @@
+import { Button } from "@mantine/core";
 import { bytes, date, percent, plural, sentence, time } from "../../base/format";
 import { GLOSSARY, SEVERITIES } from "../../base/vocabulary";
 import { runName } from "../../state/choose";
@@ -8,12 +9,12 @@ import {
   isFolder,
   limiterText,
   partsOf,
-  chooseToCompare,
   severityOf,
   useRunsTable,
   type Folder,
   type Line,
 } from "../../state/runs";
+import { usePage } from "../../state/store";
 import { Finding_Severity, type RunRow } from "../../wire/report";
 import { DeltaText } from "../base/DeltaText";
 import { Bar } from "../parts/Bar";
@@ -48,8 +49,8 @@ const COLUMNS: readonly RunColumn[] = [
   {
     id: "compare",
     title: "Compare",
-    about: "Check two runs to compare them, the earlier one first, or drag one onto the other",
-    width: 76,
+    about: "Check the earlier run, then compare another one with it; or drag one onto the other",
+    width: 94,
     unsorted: true,
     says: isComparable,
     value: () => "",
@@ -212,15 +213,35 @@ export function isComparable({ kind, state }: RunRow): boolean {
   return kind === "trace" && state !== "failed";
 }
 
-function CompareBox({ row: { run, trace_id } }: { row: RunRow }) {
-  const chosen = useRunsTable((table) => table.compared.includes(trace_id));
+/** Checks a run, or compares it with the one that is checked. */
+function CompareBox({ row }: { row: RunRow }) {
+  const { run, trace_id } = row;
+  const base = useRunsTable((table) => table.base);
+  const compare = usePage((page) => page.compare);
+  const chosen = base?.trace_id === trace_id;
+  if (base && !chosen) {
+    const go = () => {
+      useRunsTable.setState({ base: null });
+      compare(base.trace_id, trace_id);
+    };
+    return (
+      <Button
+        size="compact-xs"
+        variant="light"
+        aria-label={`Compare ${runName(run)} with ${runName(base.run)}`}
+        onClick={go}
+      >
+        Compare
+      </Button>
+    );
+  }
   return (
     <label className="gd-check">
       <input
         type="checkbox"
         aria-label={`Compare ${runName(run)}`}
         checked={chosen}
-        onChange={() => chooseToCompare(trace_id)}
+        onChange={() => useRunsTable.setState({ base: chosen ? null : row })}
       />
     </label>
   );
