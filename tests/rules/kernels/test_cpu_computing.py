@@ -79,7 +79,7 @@ def test_gradients_of_whole_tables(us: float, *, reported: bool, tmp_path: Path)
     if reported:
         assert found.title == "Making gradients of a whole table takes 10.0% of the main thread's time"
         assert found.saving is not None
-        assert found.saving.high_ns == 4 * 400_000
+        assert found.saving.high_ns == pytest.approx(4 * 400_000, rel=0.01)  # with the optimizer
 
 
 def test_a_training_is_not_told_to_use_inference_mode(tmp_path: Path) -> None:
