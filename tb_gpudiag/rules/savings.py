@@ -120,7 +120,6 @@ def removes_of(finding: Finding, facts: Facts, predicted: Predicted | None) -> R
     most, host = removable.most, removable.most.host
     if predicted is not None:
         low, high = sorted(predicted.saved(change) for change in (removable.least or most, most))
-        # Where the replay is wrong, it is so at both ends.
         account, error = predicted.allowed(most), predicted.replay.error
         return Removes((low, high), cost, account, error, removable.beyond)
     # The rest of the main thread's time stays. How much of a finding's is the recorder's is known less well.

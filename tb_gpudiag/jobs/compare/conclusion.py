@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.jobs.compare.noise import SAME_WITHIN, Difference, Noise, more_calls, noise_between
+from tb_gpudiag.jobs.compare.noise import SAME_WITHIN, Difference, Noise, more_calls, more_work, noise_between
 from tb_gpudiag.jobs.compare.side import Side
 from tb_gpudiag.jobs.compare.work import (
     Scaling,
@@ -57,12 +57,13 @@ class Conclusion:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A verdict. within: as in Conclusion. by_mean: only the means show it, not the medians. reasons: why the
-    verdict is CANNOT_TELL."""
+    """A verdict. within: as in Conclusion. by_mean: only the means show it, not the medians. work: what
+    counts of calls show, if only they do. reasons: why the verdict is CANNOT_TELL."""
 
     verdict: str
     within: float = 0.0
     by_mean: bool = False
+    work: str = ""
     reasons: tuple[str, ...] = ()
 
 
@@ -77,6 +78,10 @@ def conclude(
     reasons = tuple(obstacles(base, candidate, shapes))
     noise = noise_between(base, candidate)
     judged = Judgement(CANNOT_TELL, reasons=reasons) if reasons else _judged(median, mean, noise)
+    work = None if reasons else more_work(base, candidate)
+    if work and judged.verdict != (by_work := SLOWER if work.moved_ns > 0 else FASTER):
+        pace = f"took {figures(work.pace)} times as long in the candidate, which is the machine"
+        judged = Judgement(by_work, work=f"{work.sentence} Calls that both make {pace}")
     return Conclusion(
         judged.verdict,
         _sentence(judged, base, candidate, median, mean),
@@ -149,6 +154,8 @@ def _sentence(judged: Judgement, base: Side, candidate: Side, median: Difference
         return f"{measured} {untold}{work}{why}"
     if judged.verdict == SAME:
         return f"The same within {share(judged.within)}: {both} ({medians}; {_interval(median, 95)}).{why}"
+    if judged.work:
+        return f"{judged.verdict.capitalize()} by its work: {judged.work}: {both} ({medians})."
     by = f"{judged.verdict.capitalize()}{' on average' if judged.by_mean else ''} by"
     if judged.by_mean:
         return (

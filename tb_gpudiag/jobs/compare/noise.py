@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -98,11 +99,12 @@ ROUNDING = 0.005
 
 @dataclass(frozen=True)
 class MoreCalls:
-    """moved_ns: time per step of the calls that the candidate makes more (or less, if negative) than the
-    base, each at the mean time of such a call on both sides. operator, counts: what moved most, and how often
-    a step of each side calls it."""
+    """moved_ns: time per step, as in the base, of calls that the candidate makes more, or less, if negative.
+    pace: how many times as long the calls that both make take in the candidate. operator, counts: what moved
+    most, and how often a step of each side calls it."""
 
     moved_ns: float
+    pace: float
     operator: str
     counts: tuple[float, float]
 
@@ -122,14 +124,31 @@ class MoreCalls:
 def more_calls(base: Side, candidate: Side) -> MoreCalls:
     """Compare how often the sides call each operator."""
     one, other = _calls(base), _calls(candidate)
+    both = np.array([(*one[key], *other[key]) for key in one if key in other]).reshape(-1, 4)
+    calls = np.sqrt(both[:, 0] * both[:, 2])
+    times = [float(calls @ (both[:, at + 1] / np.maximum(both[:, at], 1e-9))) for at in (0, 2)]
+    pace = times[1] / times[0] if min(times) > 0 else 1.0
     moved: dict[tuple[str, str], float] = {}
     for key in dict.fromkeys((*one, *other)):
         (before, before_ns), (after, after_ns) = one.get(key, (0.0, 0.0)), other.get(key, (0.0, 0.0))
         if abs(after - before) > ROUNDING * max(after, before):
-            moved[key] = (after - before) * (before_ns + after_ns) / (before + after)
+            moved[key] = (after - before) * (before_ns + after_ns / pace) / (before + after)
     most = max(moved, key=lambda key: abs(moved[key]), default=("", ""))
     counts = one.get(most, (0.0, 0.0))[0], other.get(most, (0.0, 0.0))[0]
-    return MoreCalls(sum(moved.values()), most[1], counts)
+    return MoreCalls(sum(moved.values()), pace, most[1], counts)
+
+
+def more_work(base: Side, candidate: Side) -> MoreCalls | None:
+    """Return the work that one side does more on a CPU; None if that does not show which side is faster. What
+    else the machine does changes no counts; the time without what equal calls take longer has to agree."""
+    more, sides = more_calls(base, candidate), (base, candidate)
+    if base.on_gpu or candidate.on_gpu or min(len(side.recordings) for side in sides) < 2:
+        return None
+    found_ns = candidate.mean_step_ns / more.pace - base.mean_step_ns
+    pairs = (pair for side in sides for pair in pairwise(map(Side, side.recordings)))
+    varies_ns = sum(abs(more_calls(*pair).moved_ns) for pair in pairs)
+    least_ns = max(SAME_WITHIN * base.mean_step_ns, varies_ns / (1 - EXPLAINED))
+    return more if more.moved_ns * found_ns > 0 and abs(more.moved_ns) >= least_ns else None
 
 
 def _calls(side: Side) -> Calls:
@@ -234,10 +253,7 @@ def noise_between(base: Side, candidate: Side) -> Noise:
     """Judge how much the sides differ without a change of the code."""
     both = (base, candidate)
     several = all(len(side.recordings) > 1 for side in both)
-    # Recordings of both sides by turns meet the same changes of the machine.
-    times = 1.0 if several else _times(base, candidate)
-    if several and _is_other_work(base, candidate):
-        return Noise(SAME_WITHIN, SAME_WITHIN, "", times)
+    times = 1.0 if several else _times(base, candidate)  # by turns, both sides meet the same changes
     if several:
         spread = max(_spread(side) for side in both)
         why = f"recordings of one side differ by {share(spread)}: record each side more often, by turns"
@@ -299,17 +315,6 @@ def _by_chance(base_ns: Float64, candidate_ns: Float64) -> float:
     return float(np.expm1(STUDENT_T[min(freedom - 2, len(STUDENT_T) - 1)] * error))
 
 
-def _is_other_work(base: Side, candidate: Side) -> bool:
-    """Whether most of the difference is operators that one side calls more often: that does not vary."""
-    if min(base.mean_step_ns, candidate.mean_step_ns) <= 0:
-        return False
-    found_ns = candidate.mean_step_ns - base.mean_step_ns
-    moved_ns = more_calls(base, candidate).moved_ns
-    return moved_ns * found_ns > 0 and abs(moved_ns) >= max(
-        EXPLAINED * abs(found_ns), SAME_WITHIN * base.mean_step_ns
-    )
-
-
 def _times(base: Side, candidate: Side) -> float:
     """Return how many times as long equal operators take, if they all take longer, or shorter."""
     if base.on_gpu or candidate.on_gpu:
@@ -345,19 +350,8 @@ def _mean(counted: tuple[float, float]) -> float:
 
 
 def _by_count(side: Side) -> Rows:
-    """Return count and own time of each operator that the main thread calls, by how often a step calls it.
-    Most of them compute nothing, so their shapes do not matter."""
-    found: Rows = {}
-    for digest in side.digests:
-        table, steps = digest.operators, max(1, len(digest.steady_steps))
-        counts, times = numbers(table, "count").tolist(), numbers(table, "host_ns").tolist()
-        for name, path, count, took_ns in zip(
-            texts(table, "operator"), texts(table, "path"), counts, times, strict=True
-        ):
-            key = (path, name, f"{count / steps:.2f}")
-            known = found.get(key, (0.0, 0.0))
-            found[key] = (known[0] + count, known[1] + took_ns)
-    return found
+    """Return count and own time of each operator, by its count: most compute nothing, whatever the shapes."""
+    return {(*key, f"{spent[0]:.2f}"): spent for key, spent in _calls(side).items()}
 
 
 def _by_operator(side: Side) -> Rows:

@@ -217,9 +217,9 @@ def test_slow_steps_show_in_the_means_of_recordings_only_if_these_agree(
     assert compare(base, candidate).verdict == verdict
 
 
-def calls(count: int) -> list[dict[str, Any]]:
+def calls(count: int, each_ns: int = 10_000) -> list[dict[str, Any]]:
     return [
-        {"operator": f"aten::{i}", "path": "", "count": count, "host_ns": count * 10_000} for i in range(8)
+        {"operator": f"aten::{i}", "path": "", "count": count, "host_ns": count * each_ns} for i in range(8)
     ]
 
 
@@ -229,6 +229,26 @@ def test_more_calls_of_operators_show_in_two_recordings_what_noise_would_hide() 
     same = [on_cpu(us, f"b{us}", origin_ns=us, operators=calls(800)) for us in (8_800, 9_300)]
     assert compare(base, more).verdict == SLOWER
     assert compare(base, same).verdict == CANNOT_TELL
+
+
+def test_more_calls_show_whatever_else_the_machine_does() -> None:
+    """Equal calls take twice as long in one recording of the base, and half as long in the candidate."""
+    base = [
+        on_cpu(us, f"a{us}", origin_ns=us, operators=calls(800, ns))
+        for us, ns in ((8_000, 8_000), (16_000, 16_000))
+    ]
+    more = [on_cpu(us, f"b{us}", origin_ns=us, operators=calls(880, 4_000)) for us in (4_400, 4_600)]
+    found = compare(base, more)
+    assert found.verdict == SLOWER
+    assert "“aten::0” 110 instead of 100 times" in found.sentence.replace("\u00a0", " ")
+    less = [on_cpu(us, f"c{us}", origin_ns=us, operators=calls(720, 4_000)) for us in (3_600, 3_700)]
+    assert compare(base, less).verdict == FASTER
+
+
+def test_calls_that_differ_between_recordings_of_one_side_show_nothing() -> None:
+    base = [on_cpu(8_000 + at, f"a{at}", origin_ns=at, operators=calls(800 + 80 * at)) for at in (0, 1)]
+    more = [on_cpu(9_000 + at, f"b{at}", origin_ns=at, operators=calls(880)) for at in (2, 900)]
+    assert compare(base, more).verdict == CANNOT_TELL
 
 
 def test_what_was_measured_is_said_apart_from_what_it_means() -> None:
