@@ -166,8 +166,7 @@ def _limiter(parts: WindowParts, ranked: Sequence[AnyRule]) -> tuple[str, str]:
     first, second = sorted(by_limiter, key=lambda part: -by_limiter[part])[:2]
     most_ns = by_limiter[first]
     if computing_limits(parts.computing_ns, most_ns, parts.seen_ns) or most_ns < LIMITER_SHARE * window_ns:
-        rest = f"; the largest other part is {_noun(first)}" if most_ns else ""
-        return "compute", f"Computing limits this job, so faster kernels help most{rest}."
+        return "compute", "Computing limits this job, so faster kernels help most."
     if most_ns < CLEAR_LEAD * by_limiter[second]:
         return "mixed", f"No single cause limits this job: {_noun(first)} and {_noun(second)} cost most."
     limiter = _host_limiter(parts, ranked) if first == "host" else first

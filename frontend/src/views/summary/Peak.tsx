@@ -1,5 +1,5 @@
 import { paint } from "../../base/causes";
-import { column, percent } from "../../base/format";
+import { percent, time } from "../../base/format";
 import { term } from "../../base/terms";
 import { MFU_PARTS, PALETTE, type Scheme } from "../../base/vocabulary";
 import { usePage } from "../../state/store";
@@ -10,10 +10,6 @@ import { Section } from "../parts/Section";
 export function Peak({ mfu }: { mfu: Mfu | undefined }) {
   const scheme = usePage((page) => page.scheme);
   if (!mfu || mfu.parts.length === 0) return null;
-  const times = column(
-    mfu.parts.map((part) => part.us),
-    mfu.parts.reduce((sum, { us }) => sum + us, 0),
-  );
   const left = mfu.parts.map(
     (_, at) => 1 - mfu.parts.slice(0, at + 1).reduce((sum, { share }) => sum + share, 0),
   );
@@ -23,9 +19,12 @@ export function Peak({ mfu }: { mfu: Mfu | undefined }) {
         <caption className="gd-unseen">Parts of the step window at the stated peak</caption>
         <tbody>
           {mfu.parts.map((part, at) => (
-            <tr key={at} title={explanation(part)} data-part={part.part}>
+            <tr
+              key={at}
+              title={[time(part.us), explanation(part)].filter(Boolean).join(": ")}
+              data-part={part.part}
+            >
               <th scope="row">{label(part)}</th>
-              <td>{times.parts[at]}</td>
               <td>{percent(part.share)}</td>
               <td aria-hidden="true">
                 <span
@@ -39,14 +38,6 @@ export function Peak({ mfu }: { mfu: Mfu | undefined }) {
             </tr>
           ))}
         </tbody>
-        <tfoot>
-          <tr>
-            <th scope="row">Step window</th>
-            <td>{times.total}</td>
-            <td>{percent(1)}</td>
-            <td />
-          </tr>
-        </tfoot>
       </table>
     </Section>
   );
