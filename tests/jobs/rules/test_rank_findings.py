@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -321,3 +322,21 @@ def test_other_findings_of_one_rank_are_left_to_its_report(
     found: dict[int, list[pb.Finding]], late_ms: float
 ) -> None:
     assert not reported(one_step(found, late_ms)).findings
+
+
+def own_times(kind: str, rank: int, step: int) -> float:
+    late = {"always": rank == 1, "in turn": rank == step % 4, "now and then": (rank, step % 3) == (1, 0)}
+    return 30.0 if late[kind] else 10.0
+
+
+@with_each("kind", ["always", "in turn", "now and then"])
+@with_each("cause", ["python", "computing"])
+def test_no_saving_of_a_job_is_above_its_cost_without_a_reason(kind: str, cause: str) -> None:
+    for digests in (
+        job(4, 8, own_ms=partial(own_times, kind), cause=cause),
+        on_cpu(partial(own_times, kind), cause, 10),
+    ):
+        findings = reported([replace(one, findings=[own()]) for one in digests]).findings
+        assert findings
+        for found in findings:
+            assert found.saving.high_us <= 1.01 * found.cost_us or found.saving.beyond
