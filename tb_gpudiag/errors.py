@@ -143,9 +143,7 @@ class Defect(GpudiagError):
     def of(cls, error: Exception, *, where: str = "", remedy: str = "") -> Defect:
         """Name the bug by its place in the code: the exception's message may quote the trace."""
         return cls(
-            f"The analysis failed because of a bug in gpudiag: {place_of(error)}.",
-            where=where,
-            remedy=remedy,
+            f"The analysis failed because of a bug in gpudiag: {place_of(error)}.", where=where, remedy=remedy
         )
 
 

@@ -36,12 +36,7 @@ def run(arguments: Sequence[str]) -> int:
         show(0.9, "writing")
         output = stack.enter_context(whole_file(target))
         places = annotate(
-            report,
-            prepared,
-            file.path,
-            output.write,
-            pack=target.name.endswith(".gz"),
-            folder=file.folder,
+            report, prepared, file.path, output.write, pack=target.name.endswith(".gz"), folder=file.folder
         )
     if places:
         tell(left_out(places, "The copy"))

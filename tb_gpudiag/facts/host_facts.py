@@ -50,7 +50,7 @@ from tb_gpudiag.facts.waiting.training_mode import (
 )
 from tb_gpudiag.vocabulary.api_calls import LAUNCH_CALL
 from tb_gpudiag.vocabulary.marks import OPTIMIZER_STEP
-from tb_gpudiag.vocabulary.operators import ATEN, DRAWS, MAKES_STATE, TABLE_GRADIENT
+from tb_gpudiag.vocabulary.operators import ATEN, DRAWS, MAKES_STATE, MULTIPLIES, TABLE_GRADIENT
 from tb_gpudiag.vocabulary.torch_frames import HostTask
 
 
@@ -200,6 +200,11 @@ class HostWork:
         events = self._host.events
         double = np.array(['"double"' in types for types in events.input_types], np.bool_)
         return self._host.tree.under(marked(double, events.types))
+
+    @cached_property
+    def multiplies(self) -> Bool:
+        """Mask of operators that multiply matrices, convolve or attend."""
+        return match(self._host.events, MULTIPLIES)
 
     @cached_property
     def optimizer_steps(self) -> Bool:

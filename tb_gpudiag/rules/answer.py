@@ -106,6 +106,9 @@ class Saving:
         return self.likely_ns or (self.low_ns + self.high_ns * (not counted)) / 2
 
 
+NO_SAVING = Saving(0, 0)
+"""Of a finding that says what takes time, where nothing shows that any of it can go."""
+
 WHILE_THE_GPU_WORKS = "the CPU also spends time on this while the GPU works, and then comes late"
 
 
@@ -166,7 +169,7 @@ class Finding:
     claims: device -> the parts of its step window that make up the cost. A nanosecond is claimed once: the
         first rule in the order of RULES gets it.
     saving: made of cost_ns and removable in savings.py. A rule gives it only for a finding that costs nothing
-        of its own.
+        of its own, or NO_SAVING.
     removable: what to replay the trace without; None if that cannot be replayed.
     slowed: what of it recording makes longer; None if nothing is.
     severity: overrides the rule's own policy for this finding.

@@ -16,7 +16,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal, Replay
 from tb_gpudiag.facts.replay.unslowed import Unslowed
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.rules.answer import Evidence, Finding, Removable, Saving, SavingBasis
+from tb_gpudiag.rules.answer import NO_SAVING, Evidence, Finding, Removable, Saving, SavingBasis
 from tb_gpudiag.rules.given_back import UNSEEN, GivenBack, given_back
 from tb_gpudiag.rules.shared.odd_recordings import steps_end_unseen
 from tb_gpudiag.rules.shared.slowed_recording import why_not_replayed
@@ -72,7 +72,7 @@ def predicted_of(facts: Facts) -> Predicted | None:
 
 def with_saving(finding: Finding, facts: Facts, predicted: Predicted | None, fix: str = UNSEEN) -> Finding:
     """Return the finding with what such a fix saves; unchanged if it costs no time, or is not known."""
-    if finding.records_again or not (finding.cost_ns or finding.saving):
+    if finding.records_again or finding.saving is NO_SAVING or not (finding.cost_ns or finding.saving):
         return finding
     window_ns = facts.window.duration_ns
     if (removes := removes_of(finding, facts, predicted)) is None:

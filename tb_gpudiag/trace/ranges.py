@@ -5,7 +5,7 @@ MPI say it."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -76,7 +76,8 @@ class StepRanges:
         """Yield a step for each range of the first kind that repeats, on the thread with most of them."""
         if not self._marks or self._has_steps():
             return
-        thread, start, end = (_joined(self._marks, key) for key in ("thread", "start", "end"))
+        columns = ("thread", "start", "end")
+        thread, start, end = (np.concatenate([getattr(one, key) for one in self._marks]) for key in columns)
         names = [name for marks in self._marks for name in marks.name]
         kind = np.array([_kind(name)[0] for name in names], np.int64)
         for each in np.unique(kind):
@@ -92,10 +93,6 @@ class StepRanges:
             own = {"globalTid": thread[rows], "start": start[rows], "end": end[rows]}
             yield host_part(Category.USER_ANNOTATION, name, own)
             return
-
-
-def _joined(marks: Sequence[_Marks], column: str) -> Int64:
-    return np.concatenate([getattr(one, column) for one in marks])
 
 
 def _step_numbers(names: list[str]) -> list[int]:

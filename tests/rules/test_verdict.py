@@ -97,8 +97,8 @@ def test_a_job_without_a_gpu_speaks_of_the_main_thread(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("computing_us", "small", "limiter", "said"),
     [
-        (600, 20, "compute", "This job is CPU-bound."),
-        (530, 28, "compute", "CPU-bound. Beside it, 28.0% in operators of a few microseconds each, "),
+        (600, 20, "compute", "CPU-bound: 60.0% of its time goes to matmuls, convolutions and the like."),
+        (530, 28, "compute", "and the like. Beside it, 28.0% in operators of a few microseconds each, "),
         (480, 28, "python", "microseconds each. Beside it, 24.0% in Python between operators."),
         (500, 49, "python", "After computing (50.0%), the main thread is longest in operators of a few"),
         (350, 55, "python", "Dispatching small operators limits this job."),
@@ -340,7 +340,9 @@ def test_without_a_gpu_kernels_of_compiled_code_compute(tmp_path: Path) -> None:
     main.frame("<built-in function kernel>", at=1_100, us=700)
     verdict = find_verdict(facts_of(trace, tmp_path))
     assert verdict.limiter == "compute"
-    assert verdict.sentence.endswith("This job is CPU-bound.")
+    assert verdict.sentence.endswith(
+        "This job is CPU-bound: 80.0% of its time goes to “Torch-Compiled Region: 0/0”."
+    )
 
 
 @pytest.mark.parametrize(

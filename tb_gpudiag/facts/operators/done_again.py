@@ -76,8 +76,10 @@ def on_tables(host: Host) -> Bool:
 
 
 def calls_again(host: Host, steps: Steps) -> Repeats:
-    """Find what takes most of the time of those that a step calls from one function with equal work: modules
-    and the user's own functions. Calls between which a backward pass or a batch begins have each its own."""
+    """Find what a step calls from one function with equal work: modules and the user's own functions. Of what
+    takes at least half of the longest time, with its backward pass, that which is called most often: calls of
+    an outer loop may need one another. Calls between which a backward pass or a batch begins have each its
+    own."""
     events, tree = host.events, host.tree
     own = np.array([*map(is_own, events.names), False], np.bool_)[events.name]
     python = (events.category == Category.PYTHON_FUNCTION) & (tree.depth >= 0)
@@ -94,11 +96,13 @@ def calls_again(host: Host, steps: Steps) -> Repeats:
     # The same in all steps.
     one, _ = groups(*(host.names(column)[first] for column in (call, around)))
     of_one_ns = summed(one, again_ns, one.max(initial=0) + 1)
-    some = (one == of_one_ns.argmax()) & (again_ns > 0)
+    often = np.where(2 * of_one_ns >= of_one_ns.max(initial=0), summed(one, calls, len(of_one_ns)), 0)
+    some = (one == np.lexsort((of_one_ns, often))[-1]) & (again_ns > 0)
     repeated = np.delete(call, first)[some[np.delete(kind, first)]]
     per_step = float(calls[some].sum() / max(1, len(np.unique(step[first[some]]))))
     one_call = int(np.append(call[first[some]], NONE)[0])
-    return Repeats(tree.under(mask_of(repeated, len(events))), one_call, per_step)
+    again = tree.under(mask_of(repeated, len(events)))
+    return Repeats(again | marked(again, host.forward), one_call, per_step)
 
 
 def _work(host: Host) -> Int64:

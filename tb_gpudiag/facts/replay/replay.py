@@ -133,11 +133,7 @@ class Replay:
         """Difference between the predicted and the recorded length of each part, added up, as a share of the
         step window."""
         begun, ends = simulate(
-            self.calls,
-            self._held_out.streams,
-            self.calls.between_ns,
-            self.calls.inside_ns,
-            self.calls.target,
+            self.calls, self._held_out.streams, self.calls.between_ns, self.calls.inside_ns, self.calls.target
         )
         predicted = self._progress(begun, ends)
         recorded = self._progress(self.calls.start_ns, self._work.end_ns)

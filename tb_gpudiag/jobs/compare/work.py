@@ -228,17 +228,13 @@ def memory_sentence(base: Side, candidate: Side) -> str:
             if row.device in (one.device, other.device):
                 kinds[row.kind] += int(row.candidate_bytes - row.base_bytes)
         named = [
-            f"{more_bytes(size)} of {_noun(kind)}"
+            f"{more_bytes(size)} of {term(MEMORY_KINDS, pb.MemoryKind.Kind.Name(kind)).noun}"
             for kind, size in sorted(kinds.items(), key=lambda item: -abs(item[1]))
             if abs(size) >= _NAMED_KIND * abs(moved)
         ]
         if named:
             said += f" It has {', '.join(named)}."
     return f"{said}{_failure(one, other)}"
-
-
-def _noun(kind: int) -> str:
-    return term(MEMORY_KINDS, pb.MemoryKind.Kind.Name(kind)).noun
 
 
 def _failure(base: MemoryPeaks, candidate: MemoryPeaks) -> str:

@@ -278,16 +278,12 @@ def _set(run: str, world_size: int, members: list[Digest], notes: list[str]) -> 
     cut = [str(member.about.rank) for member in members if member.about.status != "COMPLETE"]
     if cut:
         notes.append(f"The recording of rank {_listed(cut)} is truncated or still being written")
-    short = [str(member.about.rank) for member in members if _lacks_collectives(member.about)]
+    short = [str(member.about.rank) for member in members if "collective" in " ".join(member.about.left_out)]
     if short:
         notes.append(f"The digest of rank {_listed(short)} has no room for all of its collectives")
     notes += _recorder_notes(members)
     notes += _group_notes(members)
     return JobSet(run, world_size, tuple(members), missing, tuple(notes))
-
-
-def _lacks_collectives(about: About) -> bool:
-    return any("collective" in line for line in about.left_out)
 
 
 def _recorder_notes(members: Sequence[Digest]) -> list[str]:

@@ -60,10 +60,7 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
     always = uneven.steps == uneven.of_steps
     longer = time_ns(uneven.high_ns / (uneven.of_steps if uneven.pattern == "persistent" else uneven.steps))
     when = "in every step" if always else f"in {uneven.steps} of {count(uneven.of_steps, 'step')}"
-    said, device = (
-        finding_of_late(facts, uneven),
-        "GPU" if facts.on_gpu else "CPU",
-    )
+    said, device = (finding_of_late(facts, uneven), "GPU" if facts.on_gpu else "CPU")
     # A problem in more than one step that most others do not have is no chance, however often it happens.
     often = uneven.steps >= LEAST_STEPS and not uneven.lacks_cores
     chance = uneven.may_be_chance and not (often and said is not None and said.severity > pb.Finding.INFO)

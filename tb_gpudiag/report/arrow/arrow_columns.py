@@ -103,11 +103,7 @@ class Names:
 
     def places(self, event: Int64) -> dict[str, pa.DictionaryArray]:
         """The columns `operator`, `module` and `line` of host events, or of NONE."""
-        return {
-            "operator": self.operators(event),
-            "module": self.modules(event),
-            "line": self.lines(event),
-        }
+        return {"operator": self.operators(event), "module": self.modules(event), "line": self.lines(event)}
 
     def threads(self, event: Int64) -> pa.DictionaryArray:
         return coded(self._events.thread[event], self._threads)

@@ -186,11 +186,7 @@ def _print_table(section: Table, console: Console) -> None:
 
 
 def _table(section: Table, width: int) -> RichTable:
-    shown = RichTable(
-        box=None,
-        pad_edge=False,
-        padding=(0, _GAP, 0, 0),
-    )
+    shown = RichTable(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
     headers = _headers(section)
     most = _name_width(section, headers, width)
     for column, header in zip(section.columns, headers, strict=True):

@@ -34,7 +34,11 @@ _URL = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 _KINDS = {
     Move.CAST: ("casts", "Keep one dtype throughout the model.", CODE["cast"]),
     Move.LAYOUT: ("layout changes", "Keep one layout throughout the model.", CODE["layout"]),
-    Move.COPY: ("tensor copies", "Write results directly to their destination.", CODE["copy"]),
+    Move.COPY: (
+        "tensor copies",
+        "Write results directly to their destination, new rows into a ring buffer.",
+        CODE["copy"],
+    ),
 }
 
 

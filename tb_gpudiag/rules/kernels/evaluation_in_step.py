@@ -11,7 +11,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool, Int64, marked
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.training_mode import before_backward
-from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity
+from tb_gpudiag.rules.answer import NO_SAVING, CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, page_fixes
 from tb_gpudiag.rules.shared.cpu_job import in_overhead
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
@@ -108,7 +108,8 @@ def _finding(
         ],
         places=places(facts.host, event, weight_ns, by_operator=not facts.recorded.stacks),
         severity=Severity.WARNING if case is _EVALUATES and recurs else Severity.INFO,
-        sure=case is not _BEFORE,
+        sure=case is _EVALUATES,
+        saving=(NO_SAVING, None)[case is _EVALUATES],
     )
 
 
@@ -136,18 +137,15 @@ _BEFORE = _Case(
     "Work without gradients, beside the training, takes",
     "Without gradients",
     _WITHOUT.format(
-        "most of them before the backward pass of a step, which may learn from what they make, as from moves "
-        "of a game or the outputs of another model"
+        "most of them before the backward pass of a step, which may learn from what they make, as from the "
+        "outputs of a teacher or a frozen encoder, targets, or moves of a game"
     ),
-    Fix(
-        "If the step learns from what this makes, make it in a cheaper way, or more of it at a time: larger "
-        "batches, more games at once."
-    ),
+    FIXES["kept"],
 )
 
 _OTHERS = _BEFORE._replace(
-    summary=_WITHOUT.format("an evaluation, a second model, an average of the weights, statistics"),
-    fix=FIXES["rarely"],
+    summary=_WITHOUT.format("an evaluation, an average of the weights, statistics, notes for later steps"),
+    fix=FIXES["needed"],
 )
 
 

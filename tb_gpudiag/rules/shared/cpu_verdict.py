@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 
+import numpy as np
+
+from tb_gpudiag.arrays import NONE, marked, summed
 from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.places import by_operator
 from tb_gpudiag.facts.core.steady import MOST
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.kernels.kernels import cpu_moves_of
 from tb_gpudiag.rules.shared.cpu_job import CpuTime, cpu_time
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, waits_sentence
 from tb_gpudiag.rules.shared.lost_time import CLEAR_LEAD, LIMITER_SHARE, MOSTLY_UNSEEN, Lost
 from tb_gpudiag.rules.shared.odd_recordings import first_run_sentence, no_gpu_sentence
 from tb_gpudiag.rules.shared.verdict_sentences import BESIDES_COMPUTING, FOR_ENGINE, NO_REQUESTS
 from tb_gpudiag.vocabulary.torch_frames import HostTask
-from tb_gpudiag.wording.format import share
+from tb_gpudiag.wording.format import in_quotes, share
 
 
 def cpu_verdict(facts: Facts, lost: Lost, unseen_ns: int) -> tuple[str, str]:
@@ -44,7 +49,7 @@ def _host(facts: Facts, lost: Lost, spent: CpuTime, unseen_ns: int, start: str) 
     if lost.total_ns(lost.of(Cause.INITIALIZATION)) >= MOST * window_ns:
         return "initialization", f"{start} {first_run_sentence(facts)}"
     hidden = unseen_ns >= MOSTLY_UNSEEN * max(1, spent.python_ns)
-    words = {**_WORDS, "python": _PYTHON[hidden]}
+    words = {**_WORDS, "python": _PYTHON[hidden], "compute": ("in operators", _computing(facts, lost, spent))}
     first, second = sorted(parts, key=lambda part: -parts[part])[:2]
     most_ns = parts[first]
     if spent.computing_limits:
@@ -83,10 +88,28 @@ def _taken(spent: CpuTime, words: Mapping[str, tuple[str, str]], named: Set[str]
     ]
 
 
+def _computing(facts: Facts, lost: Lost, spent: CpuTime) -> str:
+    """Say that the CPU computes, and what takes most of that: a kind of work, or an operator by its name."""
+    work, host = facts.host_work, facts.host
+    event, length_ns = lost.event[spent.computing], lost.length_ns[spent.computing]
+    kinds = {
+        "the optimizer's steps": marked(work.optimizer_steps, event),
+        "copying, casting and joining tensors": cpu_moves_of(host, np.append(host.operator, NONE)[event])
+        != NONE,
+        "matmuls, convolutions and the like": marked(work.multiplies, event),
+    }
+    kind = np.select([*kinds.values()], range(len(kinds)), len(kinds))
+    rest = kind == len(kinds)
+    others = by_operator(host, work.called(event[rest]), length_ns[rest])[:1]
+    parts = dict(zip(kinds, summed(kind, length_ns, len(kinds) + 1).tolist(), strict=False))
+    parts |= {in_quotes(name, 80): ns for name, ns in others}
+    most = max(parts, key=lambda part: parts[part])
+    return f"This job is CPU-bound: {share(parts[most], lost.window_ns)} of its time goes to {most}."
+
+
 _WORDS = {
     "input": ("loading data", "The data pipeline limits this job."),
     "overhead": ("in operators of a few microseconds each", "Dispatching small operators limits this job."),
-    "compute": ("in operators", "This job is CPU-bound."),
     "compile": ("compiling", "Compilation limits this job."),
     "evaluation": ("evaluating the model", "Evaluation limits this job."),
     "tasks": ("in work such as logging and saving", "The host's own work limits this job."),

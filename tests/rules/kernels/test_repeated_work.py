@@ -52,6 +52,25 @@ def test_other_shapes_modules_and_batches_are_no_repeats(others: dict[str, objec
     assert "a step runs" not in found.title
 
 
+def test_of_loops_inside_one_another_the_one_with_most_calls_is_named(tmp_path: Path) -> None:
+    """Each step refines a batch three times, which calls a module for each of four items."""
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    for i in range(STEPS):
+        at = 1_000 * i
+        main.step(i, at=at, us=1_000)
+        main.frame("train.py(9): train", at=at, us=999)
+        for outer in range(3):
+            main.frame("train.py(20): refine", at=at + 1 + 330 * outer, us=320)
+            main.op("aten::add", at=at + 2 + 330 * outer, us=60, shapes=[[4, 64], [4, 64]])
+            for item in range(4):
+                begin = at + 63 + 330 * outer + 60 * item
+                main.frame("nn.Module: Expert_0", at=begin, us=58)
+                main.op("aten::mm", at=begin + 1, us=56, shapes=[[1, 64], [64, 64]], sequence=99 * i + item)
+    found = findings(RULE.check(facts_of(trace, tmp_path)))[-1]
+    assert "a step runs Expert_0 12 times" in found.title
+
+
 def _backward(
     tmp_path: Path, *, passes: int, makes_graph: bool = False, between: str = "", adds: bool = True
 ) -> Facts:

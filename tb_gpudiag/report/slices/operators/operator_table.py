@@ -263,10 +263,7 @@ def slice_kernels(
         rows[-1].key = key[row]
     others = cells[np.isin(member, order[wanted.limit :])]
     return pb.KernelTable(
-        group=group,
-        rows=rows,
-        total_rows=number,
-        rest=_kernel_figures(data, others, of_all),
+        group=group, rows=rows, total_rows=number, rest=_kernel_figures(data, others, of_all)
     )
 
 
