@@ -211,7 +211,7 @@ def _held() -> _Held:
     owners, parts = [*alone, *strided], list(strided)
     for sparse in [tensor for tensor in tensors if tensor.is_cpu and tensor.layout is torch.sparse_coo]:
         owners += [sparse, sparse]
-        parts += _of_sparse(sparse)
+        parts += [sparse._indices(), sparse._values()]
     storages = [*alone, *map(torch.Tensor.untyped_storage, parts)]
     sizes = map(operator.methodcaller("nbytes"), storages)
     held = dict(zip(_addresses(storages), zip(sizes, map(weakref.ref, owners), strict=True), strict=True))
@@ -239,10 +239,6 @@ def _addresses(storages: Iterable[Any]) -> Iterator[int]:
 def _of_kinds(objects: list[Any], kinds: set[type]) -> list[Any]:
     """A profiler that records stacks records every call from Python's bytecode: map() makes none."""
     return list(itertools.compress(objects, map(kinds.__contains__, map(type, objects))))
-
-
-def _of_sparse(tensor: Any) -> list[Any]:
-    return [tensor._indices(), tensor._values()]
 
 
 def _changes(before: Storages, after: Storages) -> dict[str, dict[str, int]]:

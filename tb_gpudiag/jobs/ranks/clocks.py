@@ -78,7 +78,8 @@ def clocks_of(members: Sequence[Digest], operations: RankOperations, matching: M
         middle = int(np.median(operations.end_ns[rows] + offset[host[operations.member[rows]]]))
     found = Clocks(COLLECTIVES, host, offset[host], np.zeros(len(members)), middle, known[host], float("nan"))
     unnamed = not any(named)
-    if unnamed and known.all() and _is_one(found, ends):
+    is_one = int(np.abs(found.offset_ns).max(initial=0)) <= _SAME_CLOCK_NS and len(ends.rows) > 0
+    if unnamed and known.all() and is_one:
         return _with_residual(_same_clock(np.zeros(len(members), np.int32), len(members), middle), ends)
     if known.sum() < 2:
         none = np.zeros(len(members), np.bool_)
@@ -193,10 +194,6 @@ def _reference(ends: _Ends, offset: Int64, known: Bool) -> Int64:
     have = known[ends.host]
     np.minimum.at(first, ends.collective[have], ends.end_ns[have] + offset[ends.host[have]])
     return np.where(first == np.iinfo(np.int64).max, lowest, first)
-
-
-def _is_one(found: Clocks, ends: _Ends) -> bool:
-    return int(np.abs(found.offset_ns).max(initial=0)) <= _SAME_CLOCK_NS and len(ends.rows) > 0
 
 
 def _with_drift(found: Clocks, ends: _Ends, hosts: int) -> Clocks:

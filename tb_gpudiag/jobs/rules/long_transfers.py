@@ -12,6 +12,7 @@ from tb_gpudiag.jobs.ranks.bandwidth import SMALL_BYTES, SizeClass
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.rules.job_verdict import limiter_parts
 from tb_gpudiag.jobs.rules.job_words import at_most, capitalized, collective_text
+from tb_gpudiag.jobs.rules.small_collectives import rows_of
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import fix_code, page_fixes
 from tb_gpudiag.rules.shared.exposure_advice import KEEP_WHOLE, REDUCE_ONCE
@@ -51,7 +52,7 @@ def check(facts: JobFacts) -> RuleAnswer:
     window_ns, waits, members = facts.job_ns, facts.waits, len(facts.set.members)
     waiting_ns = waits.waiting_by(waits.member.astype(np.int64), members).sum() / members
     communicating_ns = int(limiter_parts(facts)["communication"])
-    transfer_ns = max(0, int(communicating_ns - waiting_ns))
+    transfer_ns = max(0, int(communicating_ns - waiting_ns) - rows_of(facts).lost_ns)
     for again in (_WEIGHTS, _GRADIENTS):
         chosen = _sent_again(facts, again)
         if _length_ns(facts, chosen) >= LEAST_SHARE_AGAIN * window_ns:

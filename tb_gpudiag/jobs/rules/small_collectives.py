@@ -39,13 +39,13 @@ _JOINABLE = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
 
 @dataclass(frozen=True)
 class SmallCollectives:
-    """Small collectives that follow one another directly, the same kind in the same group and step.
+    """Collectives that follow one another directly, several of them small: one kind, group and step.
 
     kind: that takes most of the time, or the caller of all. count: collectives in a row, median. bytes: of
-    one, median. several: collectives of a rank that are in such rows. time_ns: of the rows without computing
-    and the wait at their first collective, mean over ranks. lost_ns: the part of it that one collective for
-    each row saves. saved_ns: the same with the calls between them, which go, too, and with the wait at the
-    first collective on a CPU: its back ends take the cores that later ranks compute on.
+    one, median. several: collectives of a rank that are in such rows. time_ns: the latencies in the rows,
+    without computing and the wait at their first collective, mean over ranks. lost_ns: the part of it that
+    one collective for each row saves. saved_ns: the same with the calls between them, which go, too, and with
+    the wait at the first collective on a CPU: its back ends take the cores that later ranks compute on.
     """
 
     kind: str = ""
@@ -67,10 +67,10 @@ def check(facts: JobFacts) -> RuleAnswer:
         return Clear(f"small collectives in a row cost {share(rows.lost_ns, window_ns)} of the step window")
     kind = collective_text(rows.kind)
     return Finding(
-        title=f"{count(rows.count, f'small {kind}')} in a row take {share(rows.time_ns, window_ns)} of "
-        "the time",
+        title=f"{count(rows.count, kind)} in a row take {share(rows.time_ns, window_ns)} of the time by "
+        "their number",
         summary=f"{capitalized(kind)} operations of {size_bytes(rows.bytes)} follow one another, and nothing "
-        "computes between them. Each takes as long as its latency, whatever its size.",
+        "computes between them. Each takes at least its latency, whatever its size: this is all of that.",
         fix=FIXES["flat"],
         cost_ns=rows.lost_ns,
         saving=at_most(facts, rows.saved_ns, beyond=_CALLS),
@@ -99,7 +99,15 @@ def rows_of(facts: JobFacts) -> SmallCollectives:
     begins = np.isin(waits.row, first)
     waiting = waits.waiting_by(np.where(begins, row[waits.row], NONE), len(first))
     whole = np.maximum(0, over - operations.start_ns[first] - waiting)
-    time = np.maximum(0, whole - between)
+    # What each would take if it were small: the rest is bytes, which travel as long in one message.
+    took, few = (
+        operations.end_ns[inside] - operations.start_ns[inside],
+        operations.bytes[inside] <= SMALL_BYTES,
+    )
+    small, small_ns, all_ns = (np.bincount(row[inside], each) for each in (few, took * few, took))
+    latency = np.minimum(1, small_ns / np.maximum(1, small) * counts / np.maximum(1, all_ns))
+    latency *= small >= LEAST_IN_A_ROW
+    time = (np.maximum(0, whole - between) * latency).astype(np.int64)
     kinds = np.bincount(operations.kind.code[first], time, len(operations.kind.texts))
     return _added_up(
         facts,
@@ -107,7 +115,7 @@ def rows_of(facts: JobFacts) -> SmallCollectives:
         inside,
         counts=counts,
         time_ns=time,
-        freed_ns=whole if facts.on_gpu else whole + waiting,
+        freed_ns=((whole if facts.on_gpu else whole + waiting) * latency).astype(np.int64),
     )
 
 
@@ -176,17 +184,17 @@ def _of_units(facts: JobFacts, units: SmallCollectives) -> Finding:
 def _rows(facts: JobFacts) -> tuple[Int64, Int64]:
     """Return the row of each operation, or NONE, shape (n,), and the first operation of each row."""
     operations = facts.operations
-    small = operations.of_kinds(_JOINABLE) & (operations.bytes > 0) & (operations.bytes <= SMALL_BYTES)
-    small &= facts.matching.collective != NONE
+    joinable = operations.of_kinds(_JOINABLE) & (operations.bytes > 0)
+    joinable &= facts.matching.collective != NONE
     passed = operations.start_ns - operations.since_ns
     new = operations.parts[:, COMPUTING] > BETWEEN_SHARE * passed
-    new |= ~small | np.r_[True, ~small[:-1]]
+    new |= ~joinable | np.r_[True, ~joinable[:-1]]
     # Operations are by member and then by time: one of another kind or group ends a row.
     for column in (operations.member, operations.step.code, operations.kind.code, facts.channels.of):
         new |= np.diff(column, prepend=NONE - 1) != 0
     run = np.cumsum(new) - 1
     row = np.full(len(operations), NONE, np.int64)
-    long = np.flatnonzero(small & (np.bincount(run)[run] >= LEAST_IN_A_ROW))
+    long = np.flatnonzero(joinable & (np.bincount(run)[run] >= LEAST_IN_A_ROW))
     first, row[long] = np.unique(run[long], return_index=True, return_inverse=True)[1:]
     return row, long[first]
 

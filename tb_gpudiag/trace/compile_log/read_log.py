@@ -97,7 +97,7 @@ def read_compile_log(path: str, folder: str = "") -> CompileLog:
     reading = _Reading()
     try:
         with open_local(path, folder) as content:
-            lines = LogLines(content, _is_of_interest)
+            lines = LogLines(content, lambda start: any(name in start for name in _NAMES))
             for line, payload in lines.of_interest():
                 try:
                     _read_entry(line, payload, reading)
@@ -132,10 +132,6 @@ def pid_of_log(content: bytes) -> int | None:
     """Return the process that wrote a log, of its first bytes; 0 if it does not say, None if it is no log."""
     head = _HEAD.match(content)
     return _pid(head["pid"]) if head is not None else None
-
-
-def _is_of_interest(start: bytes) -> bool:
-    return any(name in start for name in _NAMES)
 
 
 def _read_entry(line: bytes, payload: bytes, reading: _Reading) -> None:

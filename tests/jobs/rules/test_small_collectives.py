@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tb_gpudiag.digest.digest import Digest
@@ -14,17 +15,21 @@ check = check_of("small_collectives")
 
 
 def small_ones(
-    computing_ns: int = 0, bytes_: int = 1 << 10, in_a_row: int = 20, waiting_ns: int = 0
+    computing_ns: int = 0,
+    bytes_: int = 1 << 10,
+    in_a_row: int = 20,
+    waiting_ns: int = 0,
+    larger: int = 1,
 ) -> list[Digest]:
     """Each step of 5 ends with collectives of 50 us, 10 us apart. The second rank arrives later than the
-    first."""
+    first. larger: how many times as large every second one is."""
 
     def change(rank: int, number: int, row: dict[str, Any]) -> None:
         step, place = divmod(number, in_a_row)
         start = step * 15 * MS + 10 * MS + place * 60 * US
         late = waiting_ns * (rank == 1)
         row.update(
-            bytes=bytes_,
+            bytes=bytes_ * (larger if place % 2 else 1),
             start_ns=start + late,
             host_start_ns=start + late,
             end_ns=start + 50 * US,
@@ -38,7 +43,7 @@ def small_ones(
 def test_small_collectives_in_a_row_are_found() -> None:
     answer = check(facts_of(small_ones()))
     assert isinstance(answer, Finding)
-    assert plain(answer.title).startswith("20 small all-reduces in a row take ")
+    assert plain(answer.title).startswith("20 all-reduces in a row take ")
     rows_ns = 5 * (19 * 60 + 50) * US
     assert answer.cost_ns == round(rows_ns * 19 / 20)
     assert answer.saving is not None
@@ -62,6 +67,13 @@ def test_waiting_before_the_row_does_not_count() -> None:
 
 def test_computing_between_them_ends_the_row() -> None:
     assert isinstance(check(facts_of(small_ones(computing_ns=30 * US))), Clear)
+
+
+def test_larger_ones_between_small_ones_cost_their_latency_too() -> None:
+    """As weights and biases, reduced one after another."""
+    assert rows_of(facts_of(small_ones(larger=1 << 10))) == replace(
+        rows_of(facts_of(small_ones())), bytes=((1 << 10) + (1 << 20)) // 2
+    )
 
 
 def test_large_or_few_ones_are_clear() -> None:
