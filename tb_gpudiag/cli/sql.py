@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 MODULE: Final = "tb_gpudiag.service.querier"
 
+_NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+
 
 def query_apart(
     files: Sequence[TraceFile], query: str, most_rows: int, progress: Progress
@@ -146,7 +148,7 @@ def _csv(found: pa.Table) -> str:
 def _document(query: str, found: pa.Table, note: str) -> Document:
     """The rows as the document that text, Markdown and HTML show."""
     columns = tuple(
-        Column(one_line(field.name), Kind.TEXT if _is_text(field.type) else Kind.NUMBER)
+        Column(one_line(field.name), Kind.NUMBER if any(is_a(field.type) for is_a in _NUMBERS) else Kind.TEXT)
         for field in found.schema
     )
     rows = tuple(tuple(_shown(value) for value in row) for row in _rows(found))
@@ -157,10 +159,6 @@ def _document(query: str, found: pa.Table, note: str) -> Document:
         sections=(Table("rows", "Rows", columns, rows),) if rows else (),
     )
     return Document(title="Query", reports=(view,))
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _shown(value: object) -> str:

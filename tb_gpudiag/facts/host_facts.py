@@ -36,7 +36,7 @@ from tb_gpudiag.facts.launching.launch_modes import (
     in_compiled_code,
     launch_modes,
 )
-from tb_gpudiag.facts.operators.done_again import Repeats, backward_again, calls_again, on_tables
+from tb_gpudiag.facts.operators import done_again
 from tb_gpudiag.facts.waiting.host_tasks import HostTasks, find_host_tasks
 from tb_gpudiag.facts.waiting.interruptions import Interruptions, find_interruptions
 from tb_gpudiag.facts.waiting.overhead import RecorderCost, in_slow_views, recorder_cost
@@ -159,7 +159,7 @@ class HostWork:
     @cached_property
     def on_tables(self) -> Bool:
         """Mask of the events in operators that compute with all rows of a table, forward and backward."""
-        return on_tables(self._host)
+        return done_again.on_tables(self._host)
 
     def called(self, event: Int64) -> Int64:
         """Return the operator that the job called, and not what that calls in turn, of events or NONE;
@@ -181,7 +181,7 @@ class HostWork:
     @cached_property
     def backward_again(self) -> Bool:
         """Mask of the events in backward passes over what an earlier one went over, shape (n,)."""
-        return backward_again(self._host)
+        return done_again.backward_again(self._host)
 
     @cached_property
     def backward_calls(self) -> tuple[Int64, Int64]:
@@ -190,9 +190,14 @@ class HostWork:
         return calls, self._host.events.duration_ns[calls]
 
     @cached_property
-    def calls_again(self) -> Repeats:
+    def calls_again(self) -> done_again.Repeats:
         """What a step calls again and again, with equal work."""
-        return calls_again(self._host, self._steps)
+        return done_again.calls_again(self._host, self._steps)
+
+    @cached_property
+    def same_for_items(self) -> Bool:
+        """Mask of the events in what loading may do alike for each item, shape (n,)."""
+        return done_again.same_for_items(self._host, self._steps)
 
     @cached_property
     def in_float64(self) -> Bool:

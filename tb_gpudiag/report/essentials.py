@@ -14,11 +14,8 @@ from tb_gpudiag.wording.quantity import throughput
 def without_hints(findings: Iterable[pb.Finding]) -> list[pb.Finding]:
     """Return the findings in their order, without hints about the recording: `better_recording` of a Report
     says all of these in one line."""
-    return [finding for finding in findings if not _is_hint(finding)]
-
-
-def _is_hint(finding: pb.Finding) -> bool:
-    return family_of(finding.rule) == "recording" and finding.severity == pb.Finding.INFO
+    hint = pb.Finding.INFO
+    return [one for one in findings if family_of(one.rule) != "recording" or one.severity != hint]
 
 
 def busiest(report: pb.Report) -> pb.Device | None:

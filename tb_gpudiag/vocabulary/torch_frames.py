@@ -116,6 +116,8 @@ OPTIMIZER_FRAME = any_of(
     flags=re.S,
 )
 OPTIMIZER_MADE = any_of(PATH + r"torch/optim/optimizer\.py\(\d+\): __init__", flags=re.S)
+# Functions that draw random numbers, of Python and NumPy.
+BY_CHANCE = any_of(r"(?i:.*random.*)", flags=re.S)
 ZERO_GRAD_FRAME = any_of(PATH + r"torch/(optim|nn)/.*\(\d+\): zero_grad", flags=re.S)
 BACKWARD_FRAME = any_of(
     *_ENGINE_WAIT,

@@ -234,17 +234,14 @@ _ARCHITECTURES = {"gfx90a": r"MI210", "gfx942": r"MI300A", "gfx950": r"MI350X"}
 def peaks_of(device: DeviceProperties) -> Peaks | None:
     """Return the peaks of a device: by its name, or by its architecture or compute capability; None if the
     trace gives none of these, or if the device is a part of a GPU."""
-    if re.search(_PART, device.name) or _is_part(device):
+    is_part = 0 < device.multiprocessors < LEAST_UNITS.get(device.architecture, 0)
+    if re.search(_PART, device.name) or is_part:
         return None
     listed = LAPTOP_PEAKS if re.search(_LAPTOP, device.name, re.I) else DEVICE_PEAKS
     for name, peaks in listed:
         if re.search(name, device.name, re.I):
             return peaks
     return _of_architecture(device.architecture) or _of_capability(device)
-
-
-def _is_part(device: DeviceProperties) -> bool:
-    return 0 < device.multiprocessors < LEAST_UNITS.get(device.architecture, 0)
 
 
 def _of_architecture(architecture: str) -> Peaks | None:

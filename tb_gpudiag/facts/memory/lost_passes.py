@@ -91,7 +91,7 @@ class _Calls:
             for caller, own in left.items()
             if caller in passed
             or self._number(caller, own) >= FEWEST_PASSES
-            or _evaluates(_functions(caller) - trains)
+            or any(map(EVALUATES.fullmatch, _functions(caller) - trains))
         }
 
     def before_backward(self) -> set[str]:
@@ -141,10 +141,6 @@ class _Calls:
 
 def _functions(stack: str) -> set[str]:
     return {line.partition("): ")[2] for line in stack.split("\n")}
-
-
-def _evaluates(functions: set[str]) -> bool:
-    return any(EVALUATES.fullmatch(name) for name in functions)
 
 
 def _stacks_of_backward(allocations: Allocations) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Int64
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.memory.memory_kinds import Allocations
 from tb_gpudiag.facts.memory.phase import Phase
 
@@ -18,15 +18,11 @@ def bytes_to_come(allocations: Allocations) -> int:
         return 0
     forward = allocations.phase == Phase.FORWARD
     own = np.flatnonzero(forward & (allocations.in_module | allocations.in_functional))
-    begun = _passes_begun(allocations)[allocations.position[own]]
+    is_backward = allocations.context.phase[allocations.curve.event] == Phase.BACKWARD
+    begun = np.cumsum(is_backward)[allocations.position[own]]  # the same between two backward passes
     passes, length = np.unique(begun, return_counts=True)
     if len(passes) < 2 or begun[-1] != begun.max() or not begun[-1]:
         return 0
     alive = own[(begun == passes[-1]) & (allocations.freed[own] == NONE)]
     missing = max(0, int(length[:-1].max()) - int(length[-1]))
     return int(allocations.bytes[alive].sum()) * missing // int(length[-1])
-
-
-def _passes_begun(allocations: Allocations) -> Int64:
-    """Return after each event a number that is the same between two backward passes."""
-    return np.cumsum(allocations.context.phase[allocations.curve.event] == Phase.BACKWARD)

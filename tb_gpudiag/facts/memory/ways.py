@@ -282,13 +282,8 @@ def _blocks(
     )
     calls = []
     for begin, behind in zip(begins.tolist(), [*begins[1:].tolist(), NONE], strict=True):
-        if behind == NONE and not _goes_on(allocations, int(own[-1])):
+        if behind == NONE and own[-1] + 1 >= len(allocations):  # no sign that the call has returned
             break
         of_call = own[begin : behind if behind != NONE else None]
         calls.append(Block(of_call, int(allocations.position[of_call[-1]])))
     return Blocks(innermost_place(site.caller), calls)
-
-
-def _goes_on(allocations: Allocations, last: int) -> bool:
-    """Whether the job allocates something after this allocation: the call has returned."""
-    return last + 1 < len(allocations)

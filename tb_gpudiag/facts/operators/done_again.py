@@ -14,11 +14,10 @@ from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.operator_inputs import tensor_shapes
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.vocabulary import marks
+from tb_gpudiag.vocabulary import marks, operators
 from tb_gpudiag.vocabulary.frames import is_own
-from tb_gpudiag.vocabulary.operators import ACCUMULATES, BACKWARD_NODE, COMPUTES_NOTHING, LOOKS_UP, MULTIPLIES
 from tb_gpudiag.vocabulary.recorded import Category
-from tb_gpudiag.vocabulary.torch_frames import ZERO_GRAD_FRAME
+from tb_gpudiag.vocabulary.torch_frames import BY_CHANCE, ZERO_GRAD_FRAME
 
 # Odd numbers, that spread what they multiply over 64 bits.
 _SPREAD = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
@@ -50,7 +49,7 @@ def backward_again(host: Host) -> Bool:
     takes = (
         match(events, marks.OPTIMIZER_STEP) | match(events, marks.ZERO_GRAD) | match(events, ZERO_GRAD_FRAME)
     )
-    adds = match(events, ACCUMULATES) & ~match(events, BACKWARD_NODE)
+    adds = match(events, operators.ACCUMULATES) & ~match(events, operators.BACKWARD_NODE)
     starts = [np.sort(events.start_ns[some]) for some in (takes, adds)]
     before = [np.searchsorted(start_ns, events.start_ns[plain]) for start_ns in starts]
     _, first = groups(*columns, before[0])
@@ -63,7 +62,7 @@ def on_tables(host: Host) -> Bool:
     in the nodes that autograd made of them, shape (n,)."""
     events = host.events
     shapes = [tensor_shapes(text) for text in events.input_shapes]
-    looks_up = match(events, LOOKS_UP)
+    looks_up = match(events, operators.LOOKS_UP)
     tables = [
         one
         for index in np.unique(events.shapes[looks_up & (events.shapes != NONE)])
@@ -71,7 +70,7 @@ def on_tables(host: Host) -> Bool:
     ]
     whole = np.array([any(one in tables for one in each) for each in shapes], np.bool_)
     made = marked(whole, events.shapes) & (events.sequence != NONE) & ~host.in_backward
-    made &= ~(looks_up | match(events, MULTIPLIES) | match(events, COMPUTES_NOTHING))
+    made &= ~(looks_up | match(events, operators.MULTIPLIES) | match(events, operators.COMPUTES_NOTHING))
     return host.tree.under(made) | marked(made, host.forward)
 
 
@@ -80,10 +79,8 @@ def calls_again(host: Host, steps: Steps) -> Repeats:
     takes at least half of the longest time, with its backward pass, that which is called most often: calls of
     an outer loop may need one another. Calls between which a backward pass or a batch begins have each its
     own."""
-    events, tree = host.events, host.tree
-    own = np.array([*map(is_own, events.names), False], np.bool_)[events.name]
-    python = (events.category == Category.PYTHON_FUNCTION) & (tree.depth >= 0)
-    work, loading = _work(host), host.loader | host.own_loader
+    events, tree, work = host.events, host.tree, _work(host)
+    python, own, loading = _functions(host)
     call = np.flatnonzero(python & ~loading & (own | match(events, marks.MODULE)) & (work != 0))
     step = np.searchsorted(steps.start_ns, events.start_ns[call], side="right")
     begun = np.r_[host.backward_nodes, host.loads(Window(int(NONE), np.iinfo(np.int64).max))]
@@ -103,6 +100,30 @@ def calls_again(host: Host, steps: Steps) -> Repeats:
     one_call = int(np.append(call[first[some]], NONE)[0])
     again = tree.under(mask_of(repeated, len(events)))
     return Repeats(again | marked(again, host.forward), one_call, per_step)
+
+
+def same_for_items(host: Host, steps: Steps) -> Bool:
+    """Mask of the events in the user's function that takes longest of those below what makes an item or a
+    batch, whose calls make equally many calls each, some, and draw no random numbers, shape (n,)."""
+    events, tree = host.events, host.tree
+    python, own, loading = _functions(host)
+    mine, around = own & loading, np.append(tree.nearest_of(python), NONE)[tree.parent]
+    chance = tree.any_below(match(events, operators.DRAWS) | match(events, BY_CHANCE))
+    call = np.flatnonzero(mine & marked(mine, around) & ~chance)
+    kind, first = groups(host.names(call), host.names(around[call]))
+    inside = tree.sum_below(np.ones(len(events), np.int64))[call]
+    _, ways = groups(kind, inside)
+    same = (np.bincount(kind[ways], minlength=len(first)) == 1) & (np.bincount(kind) > len(steps))
+    total_ns = summed(kind, events.duration_ns[call], len(first)) * same * (inside[first] > 0)
+    return tree.under(mask_of(call[total_ns[kind] == total_ns.max(initial=1)], len(events)))
+
+
+def _functions(host: Host) -> tuple[Bool, Bool, Bool]:
+    """Masks of Python's frames, of the user's own, and of what is in data loading, shape (n,) each."""
+    events = host.events
+    python = (events.category == Category.PYTHON_FUNCTION) & (host.tree.depth >= 0)
+    own = python & np.array([*map(is_own, events.names), False], np.bool_)[events.name]
+    return python, own, host.loader | host.own_loader
 
 
 def _work(host: Host) -> Int64:

@@ -89,7 +89,8 @@ def infer_steps(
     pause = np.r_[0, calls.start_ns[1:] - calls.end_ns[:-1]]
     found = find_repetition(calls.kind, calls.copies_in, pause)
     found = _in_a_row(found) if found is not None else None
-    if found is None or not _mostly_compute(calls, found):
+    # Loading a model or constants is many copies in a row, and no kernel.
+    if found is None or 2 * calls.computes[found.members].any(axis=1).sum() <= len(found):
         return None
     start, end = (
         np.clip(at, recording.start_ns, recording.end_ns) for at in _in_time(work.events, calls, found)
@@ -122,11 +123,6 @@ def _calls(work: Work, transfers: Transfers, device: int) -> _Calls | None:
         np.logical_or.reduceat(copies_in[work_event], first),
         np.logical_or.reduceat(events.category[work_event] == Category.KERNEL, first),
     )
-
-
-def _mostly_compute(calls: _Calls, found: Repetition) -> bool:
-    """Whether most repetitions launch a kernel: loading a model or constants is many copies in a row."""
-    return bool(2 * calls.computes[found.members].any(axis=1).sum() > len(found))
 
 
 def _in_a_row(found: Repetition) -> Repetition | None:

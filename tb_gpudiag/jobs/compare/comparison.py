@@ -8,7 +8,6 @@ from typing import Final
 
 import numpy as np
 
-from tb_gpudiag.arrays import Int64
 from tb_gpudiag.digest.digest import PATH_SEPARATOR, Digest
 from tb_gpudiag.jobs.compare.alignment import (
     WorkChange,
@@ -228,12 +227,9 @@ def _memory_figures(side: Side) -> dict[str, dict[str, int]]:
         for memory in digest.about.memory:
             _, floor = floors(digest, memory.device)
             figures = found.setdefault(memory.device, {})
-            sizes = (memory.peak_allocated_bytes, memory.peak_reserved_bytes, _median(floor))
+            usual = int(np.median(floor)) if len(floor) else 0
+            sizes = (memory.peak_allocated_bytes, memory.peak_reserved_bytes, usual)
             for what, size in zip(MEMORY_FIGURES, sizes, strict=True):
                 if size:
                     figures[what] = max(figures.get(what, 0), size)
     return found
-
-
-def _median(sizes: Int64) -> int:
-    return int(np.median(sizes)) if len(sizes) else 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -132,7 +131,7 @@ def units_of(operations: RankOperations, waits: Waits) -> list[JobUnit]:
     if not len(waits):
         return []
     row = waits.last_row
-    ordered = np.isin(operations.caller.code, _codes(operations, IN_ORDER))
+    ordered = operations.caller.where(lambda text: text in IN_ORDER)
     place = np.where(
         ordered & (operations.unit.code == _code(operations.unit.texts, "")), operations.number, NONE
     )
@@ -198,10 +197,6 @@ def _most_in_a_step(operations: RankOperations) -> Int64:
     most = np.zeros(int(group.max(initial=-1)) + 1, np.int64)
     np.maximum.at(most, group, operations.number)
     return most[group]
-
-
-def _codes(operations: RankOperations, callers: Collection[str]) -> list[int]:
-    return [code for code, text in enumerate(operations.caller.texts) if text in callers]
 
 
 def _code(texts: list[str], text: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tb_gpudiag.arrays import Bool
+from tb_gpudiag.arrays import Bool, marked
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import intersect, subtract, union
 from tb_gpudiag.facts.facts import Facts
@@ -111,12 +111,15 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
     anew = 2 * starting.total >= max(1, cost_ns)
     crowded = oversubscribed_sentence(facts.host_work.interruptions) if kind == MULTI_PROCESS_ITERATOR else ""
     mostly = [task for task in _DECIDES[bool(parts)] if tasks.get(task, 0) >= MOSTLY * cost_ns]
+    once_ns = int(length_ns[marked(facts.host_work.same_for_items, event)].sum())
+    same = once_ns >= MOSTLY * cost_ns
     gpu, choosing = lost.device != NO_DEVICE, parts.get(LoadPart.INDICES, 0) >= MOSTLY * cost_ns
     cases = (
         (facts.job.pipeline, PIPELINE_FIX),
         (choosing, FIXES["sampler"]),
         (anew, FIXES["one_iterator"]),
         (crowded, FIXES["fewer_workers"]),
+        (same, FIXES["once"]),
         (kind in {"", SINGLE_PROCESS_ITERATOR}, FIXES["workers"]),
         (receiving, FIXES["receiving"]),
         (gpu, FIXES["more_workers"]),
@@ -145,6 +148,7 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
                 for task, ns in tasks.items()
                 if ns >= levels.SIZEABLE * cost_ns and not (parts and HOST_TASK_FIXES[task].waits)
             ),
+            *([Evidence.of_cost("With as many calls for each item", once_ns, cost_ns)] * same),
             *meanwhile_evidence(facts, lost, chosen),
             Evidence("Batches fetched", number(len(fetched))),
             *([Evidence("From a new iterator", number(int(fetched.fresh.sum()), "batch"))] if anew else []),

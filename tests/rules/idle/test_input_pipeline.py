@@ -333,3 +333,31 @@ def test_the_number_of_workers_follows_from_the_cores() -> None:
     for name in ("workers", "one_iterator", "more_workers", "fewer_workers"):
         [line] = [line for line in CODE[name].splitlines() if "num_workers=" in line]
         assert not re.search(r"num_workers=\d", line)
+
+
+@pytest.mark.parametrize(
+    ("calls", "draws", "once"),
+    [((3, 3, 3, 3), False, True), ((3, 2, 3, 3), False, False), ((3,) * 4, True, False)],
+)
+def test_what_makes_as_many_calls_for_each_item_is_to_be_done_once(
+    calls: tuple[int, ...], *, draws: bool, once: bool, tmp_path: Path
+) -> None:
+    """Two steps load two items each; `table` splits so many lines for each item, or draws which ones."""
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    for step in range(2):
+        at = 1_000 * step
+        main.step(step, at=at, us=1_000)
+        main.loader(at=at, us=900)
+        for item in range(2):
+            begin = at + 1 + 440 * item
+            main.frame("data.py(5): __getitem__", at=begin, us=430)
+            main.frame("data.py(9): table", at=begin + 1, us=400)
+            for line in range(calls[2 * step + item]):
+                name = "random.py(3): choice" if draws else "<built-in method split of str object>"
+                main.frame(name, at=begin + 2 + 100 * line, us=90)
+        main.op("aten::mm", at=at + 905, us=90)
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert ("def __init__" in found.fix.code) is once
+    assert "num_workers" in found.fix.code
+    assert ("With as many calls for each item" in figures(found)) is once
