@@ -190,4 +190,4 @@ def test_after_a_leak_filled_the_memory_its_fix_leads(
     assert "train.py:9" in text
     assert "smaller batch" not in text
     assert found[0].finding.cost_bytes_per_step == 4 * MIB
-    assert "until it was full" in find_verdict(facts).sentence
+    assert "until it is full" in find_verdict(facts).sentence
