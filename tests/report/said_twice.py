@@ -65,7 +65,7 @@ def contradictions_of_row(row: pb.RunRow, report: pb.Report) -> list[str]:
 
 def contradictions_of_job(job: pb.JobReport) -> list[str]:
     """Return where the findings of a job say two things: savings per step, and as shares of the job."""
-    step_us = median(rank.step_us for rank in job.ranks)
+    step_us = job.step_time.unprofiled_us
     said = [
         f"{_name(finding)} saves {us} us of a step of {step_us} us, or {share:.1%} of the job"
         for finding in job.findings
@@ -264,7 +264,8 @@ def _figures(finding: pb.Finding) -> Sequence[str]:
     )
     low, likely, high = map(time_us, times)
     span = f"at most {high}" if not saving.low_us else f"80% range {low} to {high}"
-    return [f"about {likely}{of} ({span}" if saving.likely_us else f"at most {high}{of}"]
+    ranges = saving.likely_us and (saving.low_us or likely != high)
+    return [f"about {likely}{of} ({span}" if ranges else f"at most {high}{of}"]
 
 
 def _name(finding: pb.Finding) -> str:

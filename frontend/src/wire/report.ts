@@ -1335,7 +1335,11 @@ export interface JobReport {
   /** units: collectives by what they are for; sizes: transfers; stages: of the pipeline; rank_memory, held_by_rank: of snapshots */
   tables: Table[];
   /** absent if the messages show none */
-  pipeline: Pipeline | undefined;
+  pipeline:
+    | Pipeline
+    | undefined;
+  /** of the rank in the middle; savings per step are of this one */
+  step_time: StepTime | undefined;
 }
 
 /** A pipeline's schedule and its bubbles: time in which a stage sends or receives and computes nothing. */

@@ -72,7 +72,7 @@ def build_job_report(
     verdict = find_job_verdict(facts, outcome.findings, shared)
     said = one_line(verdict.sentence, SENTENCE_LIMIT)
     found = facts.set
-    residual = facts.clocks.residual_ns
+    residual, step_ns = facts.clocks.residual_ns, _step_ns(facts)
     return pb.JobReport(
         schema_version=SCHEMA_VERSION,
         generator=GENERATOR,
@@ -99,17 +99,22 @@ def build_job_report(
         timeline=rank_timeline(facts),
         tables=job_tables(facts),
         pipeline=pipeline_message(facts),
+        step_time=pb.StepTime(median_us=us(step_ns), unprofiled_us=us(step_ns * facts.unprofiled_share)),
     )
 
 
 def _findings(facts: JobFacts, outcome: Outcome, shared: Sequence[SharedFinding]) -> list[pb.Finding]:
     """Return the job's findings and those that its ranks share, in the order of `run_job_rules`."""
-    step_ns = float(np.median([one.step_time.median for one in facts.set.members]))
-    whole = Whole(facts.job_ns, step_ns, facts.unprofiled_share)
+    whole = Whole(facts.job_ns, _step_ns(facts), facts.unprofiled_share)
     leads = {one.rule.id for one in outcome.findings if one.finding.leads}
     found = [finding_message(one, whole) for one in outcome.findings]
     found += [shared_message(one, facts, whole) for one in shared]
     return sorted(found, key=lambda one: _order(one.severity, one.rule in leads, one.cost_us, one.rule))
+
+
+def _step_ns(facts: JobFacts) -> float:
+    """Return how long a step of the rank in the middle takes."""
+    return float(np.median([one.step_time.median for one in facts.set.members]))
 
 
 def _order(severity: int, leads: bool, cost: float, rule: str) -> tuple[bool, bool, float, str]:

@@ -9,7 +9,7 @@ from tb_gpudiag.jobs.rules.job_words import LATE_RECORDING, collective_text
 from tb_gpudiag.jobs.step_parts import part_noun
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.essentials import full_place, urgency
-from tb_gpudiag.report.views.compose import any_rule, report_view
+from tb_gpudiag.report.views.compose import any_rule, report_view, step_text
 from tb_gpudiag.report.views.compose import heading as trace_name
 from tb_gpudiag.report.views.compose import limiter as trace_limiter
 from tb_gpudiag.report.views.document import (
@@ -181,9 +181,14 @@ def job_view(report: pb.JobReport) -> ReportView:
     if report.clocks.residual_us:
         clocks += f" (ends agree within {time_us(report.clocks.residual_us)})"
     found = report.collectives
-    parts = [report.parallelism, f"{count(found.matched, 'collective')} matched", clocks]
+    parts = [
+        report.parallelism,
+        step_text(report.step_time),
+        f"{count(found.matched, 'collective')} matched",
+        clocks,
+    ]
     if found.unmatched:
-        parts.insert(2, f"{count(found.unmatched, 'operation')} not matched")
+        parts.insert(3, f"{count(found.unmatched, 'operation')} not matched")
     return ReportView(
         heading=heading(report),
         path=", ".join(dict.fromkeys(rank.device_name for rank in report.ranks if rank.device_name))

@@ -48,7 +48,7 @@ def about(report: pb.Report) -> str:
     trace = report.trace
     if trace.kind in _ONLY_REPORTS:
         return FILE_KINDS[pb.TraceInfo.Kind.Name(trace.kind)].explanation.removesuffix(".")
-    parts = [count(trace.events, "event"), _step(report.step_time) or time_us(trace.duration_us)]
+    parts = [count(trace.events, "event"), step_text(report.step_time) or time_us(trace.duration_us)]
     if trace.rank >= 0:
         parts.append(f"rank {trace.rank}" + (f" of {trace.world_size}" if trace.world_size else ""))
     kept = [
@@ -64,7 +64,7 @@ def about(report: pb.Report) -> str:
     return " · ".join(parts)
 
 
-def _step(found: pb.StepTime) -> str:
+def step_text(found: pb.StepTime) -> str:
     """`48.3 ms per step, about 43.7 ms without the profiler`, where that makes a difference; "" without."""
     shorter = found.unprofiled_us < _SLOWED * found.median_us
     without = f", about {time_us(found.unprofiled_us)} without the profiler" if shorter else ""

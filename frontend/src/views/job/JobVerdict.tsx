@@ -4,10 +4,11 @@ import { tableOf } from "../../base/tables";
 import { GLOSSARY } from "../../base/vocabulary";
 import { clocksText } from "../../state/job";
 import type { JobReport } from "../../wire/report";
+import { stepText } from "../parts/stepText";
 
 /** One verdict for the whole job, with its key figures. */
 export function JobVerdict({ job }: { job: JobReport }) {
-  const { verdict, ranks, world_size, parallelism, clocks, slowdown, steps } = job;
+  const { verdict, ranks, world_size, parallelism, clocks, slowdown, steps, step_time: step } = job;
   const collectives = tableOf(job, "rank_memory") === undefined ? job.collectives : undefined;
   const { limiter = "unknown", headline = "" } = verdict ?? {};
   const ranksText =
@@ -30,6 +31,7 @@ export function JobVerdict({ job }: { job: JobReport }) {
         <Fact name="Ranks" value={ranksText} />
         {parallelism && <Fact name="Parallelism" value={parallelism} />}
         {steps.length > 0 && <Fact name="Steps" value={count(steps.length)} />}
+        {step && step.median_us > 0 && <Fact name="Step" value={stepText(step)} />}
         {slowdown && slowdown.s > 0 && (
           <Fact
             name="Slowdown by stragglers"

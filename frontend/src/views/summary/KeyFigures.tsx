@@ -2,12 +2,10 @@ import { count, percent, plural, time } from "../../base/format";
 import { GLOSSARY } from "../../base/vocabulary";
 import type { Against } from "../../state/base";
 import { deltaOf, shareDelta, type Delta } from "../../state/delta";
-import type { Mfu, Recorded, Report, StepTime } from "../../wire/report";
+import type { Mfu, Recorded, Report } from "../../wire/report";
 import { DeltaText } from "../base/DeltaText";
+import { stepText } from "../parts/stepText";
 import { optionsOf } from "../recording/parts";
-
-/** A smaller part of the recorded step than this is not worth a word: steps differ by as much. */
-const SLOWED = 0.95;
 
 interface Props {
   readonly report: Report;
@@ -56,12 +54,6 @@ export function KeyFigures({ report, against }: Props) {
       {trace?.recorded && <RecordedLine recorded={trace.recorded} how={optionsOf(report)} />}
     </div>
   );
-}
-
-/** "21.5 ms, about 7.2 ms without the profiler" where that makes a difference. */
-function stepText({ median_us, unprofiled_us }: StepTime): string {
-  const slowed = unprofiled_us > 0 && unprofiled_us < SLOWED * median_us;
-  return slowed ? `${time(median_us)}, about ${time(unprofiled_us)} without the profiler` : time(median_us);
 }
 
 function hasMfu(mfu: Mfu | undefined): mfu is Mfu {
