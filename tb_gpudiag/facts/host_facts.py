@@ -179,8 +179,8 @@ class HostWork:
         return np.isin(host.place, made) & (host.module != NONE) & ~host.in_backward & bool(len(learns))
 
     @cached_property
-    def backward_again(self) -> Bool:
-        """Mask of the events in backward passes over what an earlier one went over, shape (n,)."""
+    def backward_again(self) -> tuple[Bool, Bool]:
+        """Masks of events in backward passes; see `done_again.backward_again`."""
         return done_again.backward_again(self._host)
 
     @cached_property

@@ -34,11 +34,15 @@ class Repeats:
     per_step: float
 
 
-def backward_again(host: Host) -> Bool:
-    """Mask of the events in nodes of autograd that ran before, shape (n,): a pass over a graph that an
-    earlier one kept, which adds to the same gradients. A pass that makes a graph of its own, as for second
-    derivatives, is no repeat; nor is one whose gradients an optimizer takes or clears before the next, or
-    that only returns them."""
+def backward_again(host: Host) -> tuple[Bool, Bool]:
+    """Two masks of the events in nodes of autograd that run more than once, shape (n,).
+
+    Those that ran before: a pass over a graph that an earlier one kept, which adds to the same gradients. A
+    pass that makes a graph of its own, as for second derivatives, is no repeat; nor is one whose gradients an
+    optimizer takes or clears before the next, or that only returns them. And those that run again after an
+    optimizer stepped and gradients were cleared: autograd goes back through no weights that the step changed,
+    so it trains nothing there.
+    """
     events, node = host.events, host.backward_nodes
     learns = (events.sequence != NONE) & (events.forward_thread <= 0)
     plain = node[~host.tree.any_below(learns)[node]]
@@ -46,15 +50,17 @@ def backward_again(host: Host) -> Bool:
     columns = [
         column[plain].astype(np.int64) for column in (events.name, events.sequence, events.forward_thread)
     ]
-    takes = (
-        match(events, marks.OPTIMIZER_STEP) | match(events, marks.ZERO_GRAD) | match(events, ZERO_GRAD_FRAME)
-    )
+    clears = match(events, marks.ZERO_GRAD) | match(events, ZERO_GRAD_FRAME)
     adds = match(events, operators.ACCUMULATES) & ~match(events, operators.BACKWARD_NODE)
-    starts = [np.sort(events.start_ns[some]) for some in (takes, adds)]
+    starts = [np.sort(events.start_ns[some]) for some in (match(events, marks.OPTIMIZER_STEP), clears, adds)]
     before = [np.searchsorted(start_ns, events.start_ns[plain]) for start_ns in starts]
-    _, first = groups(*columns, before[0])
-    _, of_pass = groups(*columns, *before)
-    return host.tree.under(mask_of(plain[np.setdiff1d(of_pass, first)], len(events)))
+    trained = np.stack(before[:2], axis=1)
+    (number, _), (_, first), (_, of_pass) = (groups(*columns, *before[:some]) for some in (0, 2, 3))
+    last = np.zeros((len(plain), 2), np.int64)
+    np.maximum.at(last, number, trained)
+    again = np.setdiff1d(of_pass, first), (trained < last[number]).all(axis=1)
+    of_repeats, beyond = (host.tree.under(mask_of(plain[some], len(events))) for some in again)
+    return of_repeats, beyond
 
 
 def on_tables(host: Host) -> Bool:

@@ -99,7 +99,9 @@ def _change(length_ns: Int64, steps: Int64) -> Pattern | None:
     after = np.arange(len(steps)) >= split
     levels = np.where(after, np.median(length[after]), np.median(length[~after]))
     rises = bool(np.median(length[after]) > np.median(length[~after]))
-    if _trend(length) and np.abs(length - _line(length)).sum() < np.abs(length - levels).sum():
+    at = np.arange(len(length), dtype=np.float64)
+    line = np.polyval(np.polyfit(at, length, 1), at)
+    if _trend(length) and np.abs(length - line).sum() < np.abs(length - levels).sum():
         half = np.arange(len(steps)) >= len(steps) // 2
         slow = half if rises else ~half
         return Pattern(Shape.RISING if rises else Shape.FALLING, steps[slow], steps[~slow])
@@ -137,8 +139,3 @@ def _trend(length: Float64) -> bool:
     rank = np.argsort(np.argsort(length, kind="stable"), kind="stable")
     correlation = abs(np.corrcoef(rank, np.arange(len(length)))[0, 1])
     return bool(rise >= np.log(SLOW_RATIO) and correlation >= LEAST_RANK_CORRELATION)
-
-
-def _line(length: Float64) -> Float64:
-    at = np.arange(len(length), dtype=np.float64)
-    return np.polyval(np.polyfit(at, length, 1), at).astype(np.float64)

@@ -255,7 +255,8 @@ def noise_between(base: Side, candidate: Side) -> Noise:
     several = all(len(side.recordings) > 1 for side in both)
     times = 1.0 if several else _times(base, candidate)  # by turns, both sides meet the same changes
     if several:
-        spread = max(_spread(side) for side in both)
+        middles = (side.middles_ns[0] for side in both)
+        spread = max(float(each.max() / max(1.0, each.min())) - 1 for each in middles)
         why = f"recordings of one side differ by {share(spread)}: record each side more often, by turns"
         medians, means = (_by_chance(*ns) for ns in zip(*(side.middles_ns for side in both), strict=True))
         return Noise(max(SAME_WITHIN, medians), max(SAME_WITHIN, means), why, times)
@@ -286,12 +287,6 @@ def _of_gpu_jobs(base: Side, candidate: Side, times: float) -> Noise:
     )
     least = SAME_WITHIN + host * ONE_ON_CPU
     return Noise(least, least, why if host else "", times)
-
-
-def _spread(side: Side) -> float:
-    """Return by what share the median steps of a side's recordings differ."""
-    medians = side.middles_ns[0]
-    return float(medians.max() / max(1.0, medians.min()) - 1)
 
 
 def _slow_steps(side: Side) -> float:

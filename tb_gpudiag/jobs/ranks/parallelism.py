@@ -82,7 +82,8 @@ def tensor_channels(operations: RankOperations, channels: Channels, waits: Waits
         own = reduced[of == channel]
         rows = waits.last_row[own]
         length = operations.end_ns[rows] - operations.start_ns[rows]
-        if _by_layers(operations, rows):
+        by_layers = [operations.caller[row] == collective_kinds.FUNCTIONAL for row in rows.tolist()]
+        if sum(by_layers) > _MOST * len(rows):
             found.add(channel)
             continue
         exposed = operations.exposed_ns[rows].sum() >= _BLOCKING_SHARE * max(1, int(length.sum()))
@@ -92,11 +93,6 @@ def tensor_channels(operations: RankOperations, channels: Channels, waits: Waits
         if exposed and several and between >= _BETWEEN:
             found.add(channel)
     return found
-
-
-def _by_layers(operations: RankOperations, rows: Int64) -> bool:
-    callers = [operations.caller[row] for row in rows.tolist()]
-    return callers.count(collective_kinds.FUNCTIONAL) > _MOST * len(callers)
 
 
 OTHER_RANK: Final = "other_rank"

@@ -7,7 +7,6 @@ from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.rank_memory import AgainstOthers
 from tb_gpudiag.jobs.rules.job_words import capitalized, place_of, ranks_evidence
 from tb_gpudiag.jobs.rules.rank_findings import fix_of, places_of
-from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, RuleAnswer
 from tb_gpudiag.rules.rule import family_of, page_fixes
 from tb_gpudiag.wording.format import in_quotes, more_bytes, ranks_text, size_bytes
@@ -28,7 +27,8 @@ def check(facts: JobFacts) -> RuleAnswer:
         int(bytes[first]) for bytes in (memory.failed_bytes, memory.allocated, memory.capacity)
     )
     found = memory.against_others(first)
-    own = _own(facts.set.members[first].findings)
+    of_memory = (one for one in facts.set.members[first].findings if family_of(one.rule) == "memory")
+    own = next(of_memory, None)
     evidence = {
         "Requested": requested,
         "Allocated at its peak": allocated,
@@ -54,11 +54,6 @@ def _without_failure(facts: JobFacts) -> RuleAnswer:
     if unknown:
         return CannotTell(f"the snapshots of {ranks_text(unknown)} have no history", f"{RECORD_HISTORY}.")
     return Clear(f"no allocation failed on {ranks_text(facts.set.ranks)}")
-
-
-def _own(findings: list[pb.Finding]) -> pb.Finding | None:
-    """What the rank's own report says of its memory."""
-    return next((one for one in findings if family_of(one.rule) == "memory"), None)
 
 
 def _compared(rank: str, allocated: int, found: AgainstOthers) -> str:

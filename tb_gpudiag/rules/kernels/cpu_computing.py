@@ -116,10 +116,15 @@ _AVOIDABLE: dict[str, tuple[Callable[[HostWork], Bool], str, str]] = {
         "They are zeros for all rows that a step does not use. The optimizer goes over all rows, too.",
     ),
     "one_backward": (
-        lambda work: work.backward_again,
+        lambda work: work.backward_again[0],
         "Going backward again over the same forward pass",
         "Several backward passes go over one forward pass, which keeps its graph for them "
         "(retain_graph=True). One pass over the sum of the losses adds up the same gradients.",
+    ),
+    "detach": (
+        lambda work: work.backward_again[1],
+        "Going backward through what the next optimizer step does not train",
+        "A later pass goes over the same forward pass for another optimizer, after gradients were cleared.",
     ),
     "buffer": (
         lambda work: work.makes_again,
@@ -137,7 +142,7 @@ def _avoidable(fix: str, facts: Facts, lost: Lost) -> Finding:
     own = marked(of(work), lost.event)
     freed = marked(work.optimizer_steps, lost.event) & (fix == "sparse")
     where = lost.where(facts.host, own, by_operator=True)
-    if fix == "one_backward":
+    if fix in {"one_backward", "detach"}:
         where["places"] = [*places(facts.host, *work.backward_calls), *where["places"]]
     return Finding(
         title=lost.sentence(subject, where["cost_ns"]),

@@ -119,6 +119,29 @@ def test_second_derivatives_other_networks_and_gradients_of_each_loss_are_no_rep
     assert "backward again" not in str(answer)
 
 
+def test_a_pass_through_what_the_next_step_does_not_train_is_to_be_cut_off(tmp_path: Path) -> None:
+    """As a discriminator's loss goes back through the generator, whose gradients are then cleared."""
+    trace = TraceBuilder(devices=())
+    main, engine = trace.thread(), trace.thread()
+    for i in range(STEPS):
+        at = 1_000 * i
+        main.step(i, at=at, us=1_000)
+        main.frame("train.py(9): train", at=at, us=999)
+        main.op("aten::mm", at=at + 1, us=150, sequence=100 * i)
+        for one in range(2):
+            begin = at + 155 + 300 * one
+            main.frame("torch/autograd/graph.py(851): _engine_run_backward", at=begin, us=203)
+            engine.op("MmBackward0", at=begin + 1, us=200, sequence=100 * i, forward_thread=1)
+            engine.op("aten::mm", at=begin + 2, us=190)
+            engine.op("torch::autograd::AccumulateGrad", at=begin + 201.2, us=0.5)
+            main.annotation("Optimizer.step#Adam.step", at=begin + 204, us=20)
+            main.annotation("Optimizer.zero_grad#Adam.zero_grad", at=begin + 225, us=20)
+    found = findings(RULE.check(facts_of(trace, tmp_path)))[0]
+    assert found.cost_ns == STEPS * 200_000
+    assert "detach()" in found.fix.text
+    assert found.places[0].function == "train"
+
+
 @pytest.mark.parametrize(("rows", "reported"), [(100_000, True), (64, False)])
 def test_dropout_on_a_whole_table_is_work_on_all_of_its_rows(
     rows: int, *, reported: bool, tmp_path: Path
