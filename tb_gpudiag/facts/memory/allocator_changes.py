@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
-from tb_gpudiag.facts.core.intervals import groups
+from tb_gpudiag.facts.core.intervals import groups, numbered
 from tb_gpudiag.facts.memory.caching_allocator import (
     SMALL_SEGMENT,
     AllocatorSettings,
@@ -151,7 +151,8 @@ def owners_of(allocations: Allocations, segments: Segments, own: Bool) -> Owners
         begins = segments.address[at]
         inside = (address >= begins) & (address - begins < segments.bytes[at].astype(np.uint64))
         pool[inside] = segments.pool[at[inside]]
-    codes, first = groups(np.r_[segments.stream, stream], np.r_[segments.pool, pool].astype(np.int64))
+    ids = np.r_[segments.stream, stream], np.r_[segments.pool, pool]  # a stream's is an address
+    codes, first = groups(*(numbered(one)[1].reshape(-1) for one in ids))
     private = np.flatnonzero(np.r_[segments.pool, pool][first] > 0)
     return Owners(codes[: len(own)], codes[len(own) :], frozenset(private.tolist()))
 

@@ -23,8 +23,8 @@ from tb_gpudiag.vocabulary.recorded import Category, MemoryAction
 # own, as long as the memory history's.
 MARKS_LIMIT: Final = 2_000_000
 _NAME_LIMIT: Final = 1_000
-# µs since 1970 take 51 bits. With twice as many µs, nanoseconds would not fit 64 bits.
-LATEST_US: Final = 1 << 53
+# µs since 1970 take 51 bits. The difference of two such times in nanoseconds must fit 64 bits.
+LATEST_US: Final = 1 << 52
 
 Mark = tuple[str, bool, int]
 """Name of a span, True for its start and False for its end, and the time in µs on the history's clock."""

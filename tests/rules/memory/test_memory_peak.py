@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -191,3 +192,19 @@ def test_after_a_leak_filled_the_memory_its_fix_leads(
     assert "smaller batch" not in text
     assert found[0].finding.cost_bytes_per_step == 4 * MIB
     assert "until it is full" in find_verdict(facts).sentence
+
+
+def test_streams_are_addresses_of_any_size(tmp_path: Path) -> None:
+    snapshot = SnapshotBuilder()
+    snapshot.segment(40 * MIB, at=0)
+    for step in range(8):
+        snapshot.allocate(4 * MIB, at=100 * step + 50, stack=["train.py(9): keep"])
+    snapshot.out_of_memory(80 * MIB, at=900, device_free=5 * MIB)
+    path = snapshot.write(tmp_path)
+    content = pickle.loads(path.read_bytes())
+    for entry in [*content["segments"], *content["device_traces"][0]]:
+        entry["stream"] = (1 << 63) - 1
+    path.write_bytes(pickle.dumps(content))
+    outcome = run_rules(Facts(read_trace(str(path))), RULES)
+    assert "GD402" in [one.rule.id for one in outcome.findings]
+    assert not [answer.reason for _, answer in outcome.unchecked if answer.defect]

@@ -394,3 +394,14 @@ def test_totals_are_never_negative_or_the_file_is_refused(seed: int, tmp_path: P
     assert (memory.stack < len(memory.stacks)).all()
     assert (np.diff(memory.time_ns) >= 0).all()
     assert len(Facts(trace).memory) <= len(set(memory.device))
+
+
+def test_times_whose_nanoseconds_fit_no_column_are_malformed(tmp_path: Path) -> None:
+    snapshot = SnapshotBuilder()
+    snapshot.segment(MB, at=0)
+    snapshot.allocate(1_024, at=10)
+    for entry, time_us in zip(snapshot.traces[0], (0, (1 << 53) - 1), strict=True):
+        entry["time_us"] = time_us
+    trace = read(snapshot, tmp_path)
+    assert trace.malformed_events == 1
+    assert trace.memory.time_ns.max(initial=0) < 1 << 62
