@@ -61,7 +61,8 @@ def _blocks(document: Document) -> Iterator[_Block]:
         yield from (_Block(3, row) for row in _rows(document.overview))
     for view in document.reports[:1]:
         yield _Block(0, _line(f"{view.heading}: {view.about}"))
-        yield _Block(0, _line(f"{view.first}{view.verdict}"))
+        # Where to look first is a name of the trace: it stands below, on a line of its own.
+        yield _Block(0, _line(f"{view.headline}. {view.verdict}" if view.headline else view.verdict))
         yield from (_Block(4, _line(figures)) for figures in view.figures)
         cards = [card for section in view.sections if isinstance(section, Findings) for card in section.cards]
         for card in cards[:_MOST_CARDS]:
