@@ -176,8 +176,7 @@ LEAST_DELAY_NS: Final = 6_000
 # in 60 recordings): kernels that were queued rarely have it twice. Up to this, a slow driver may be why.
 MOST_DELAY_NS: Final = 50_000
 ENOUGH_KERNELS: Final = 10
-NOT_QUEUED_NS: Final = 10_000
-"""After the work before it."""
+NOT_QUEUED_NS: Final = 10_000  # after the work before it
 
 # The clocks that were seen were up to 0.2 ms apart. Much more is no clock: ids that mean something else, or
 # kernels whose duration overflowed.

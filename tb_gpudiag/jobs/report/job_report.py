@@ -72,7 +72,9 @@ def build_job_report(
     verdict = find_job_verdict(facts, outcome.findings, shared)
     said = one_line(verdict.sentence, SENTENCE_LIMIT)
     found = facts.set
-    residual, step_ns = facts.clocks.residual_ns, _step_ns(facts)
+    residual = facts.clocks.residual_ns
+    step_ns = float(np.median([one.step_time.median for one in found.members]))
+    whole = Whole(facts.job_ns, step_ns, facts.unprofiled_share)
     return pb.JobReport(
         schema_version=SCHEMA_VERSION,
         generator=GENERATOR,
@@ -89,7 +91,7 @@ def build_job_report(
         ),
         collectives=collectives_message(facts),
         verdict=pb.Verdict(limiter=verdict.limiter, sentence=said, headline=one_line(verdict.headline)),
-        findings=_findings(facts, outcome, shared),
+        findings=_findings(facts, outcome, shared, whole),
         unchecked=unchecked_messages(outcome),
         clear=clear_messages(outcome),
         notes=[one_line(note) for note in [*found.notes, *notes][:NOTES_LIMIT]],
@@ -103,18 +105,14 @@ def build_job_report(
     )
 
 
-def _findings(facts: JobFacts, outcome: Outcome, shared: Sequence[SharedFinding]) -> list[pb.Finding]:
+def _findings(
+    facts: JobFacts, outcome: Outcome, shared: Sequence[SharedFinding], whole: Whole
+) -> list[pb.Finding]:
     """Return the job's findings and those that its ranks share, in the order of `run_job_rules`."""
-    whole = Whole(facts.job_ns, _step_ns(facts), facts.unprofiled_share)
     leads = {one.rule.id for one in outcome.findings if one.finding.leads}
     found = [finding_message(one, whole) for one in outcome.findings]
     found += [shared_message(one, facts, whole) for one in shared]
     return sorted(found, key=lambda one: _order(one.severity, one.rule in leads, one.cost_us, one.rule))
-
-
-def _step_ns(facts: JobFacts) -> float:
-    """Return how long a step of the rank in the middle takes."""
-    return float(np.median([one.step_time.median for one in facts.set.members]))
 
 
 def _order(severity: int, leads: bool, cost: float, rule: str) -> tuple[bool, bool, float, str]:

@@ -181,12 +181,8 @@ def job_view(report: pb.JobReport) -> ReportView:
     if report.clocks.residual_us:
         clocks += f" (ends agree within {time_us(report.clocks.residual_us)})"
     found = report.collectives
-    parts = [
-        report.parallelism,
-        step_text(report.step_time),
-        f"{count(found.matched, 'collective')} matched",
-        clocks,
-    ]
+    step, matched = step_text(report.step_time), count(found.matched, "collective")
+    parts = [report.parallelism, step, f"{matched} matched", clocks]
     if found.unmatched:
         parts.insert(3, f"{count(found.unmatched, 'operation')} not matched")
     return ReportView(
