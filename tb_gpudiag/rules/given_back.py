@@ -11,9 +11,13 @@ from importlib import resources
 from typing import Any, Final, Literal
 
 from tb_gpudiag.frozen import dataclass
+from tb_gpudiag.vocabulary import levels
 
 JobKind = Literal["gpu", "cpu", "ranks"]
 """One process on a GPU, one on a CPU, and several ranks on CPUs."""
+
+MOST_GIVEN: Final = 1 - levels.SLIGHT
+"""Share of a step that comes back at most: something always stays."""
 
 UNSEEN: Final = "other"
 """The kind of fix that was not measured."""
@@ -21,8 +25,12 @@ UNSEEN: Final = "other"
 
 @dataclass(frozen=True)
 class GivenBack:
-    """What a fix gives, as shares of what it can give. Eight in ten lie between low and high. pairs: how many
-    fixes of this kind were measured."""
+    """What a fix gives, beside what can come back. Eight in ten lie between low and high. pairs: how many
+    fixes of this kind were measured.
+
+    Below 1, they are shares of what can come back. More comes out of what is left of the step, so factors
+    above 1 are of the odds, saved to left: 50% of a step twice is 67%, and never all of it comes back.
+    """
 
     low: float
     likely: float
@@ -31,6 +39,18 @@ class GivenBack:
 
 
 AS_IT_IS: Final = GivenBack(1.0, 1.0, 1.0, 0)
+
+
+def comes_back(share: float, factor: float) -> float:
+    """Return what this factor makes of a share of the step."""
+    share = min(share, MOST_GIVEN)
+    return share * factor / (1 + share * max(0.0, factor - 1))
+
+
+def factor_of(given: float, share: float) -> float:
+    """Return the factor that makes `given` of `share`, both of a step and above 0."""
+    given, share = min(given, MOST_GIVEN), min(share, MOST_GIVEN)
+    return given / share * ((1 - share) / (1 - given) if given > share else 1)
 
 
 def given_back(job: JobKind, fix: str) -> GivenBack:

@@ -17,7 +17,7 @@ from tb_gpudiag.facts.replay.replay import Removal, Replay
 from tb_gpudiag.facts.replay.unslowed import Unslowed
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.answer import NO_SAVING, Evidence, Finding, Removable, Saving, SavingBasis
-from tb_gpudiag.rules.given_back import UNSEEN, GivenBack, given_back
+from tb_gpudiag.rules.given_back import UNSEEN, GivenBack, comes_back, given_back
 from tb_gpudiag.rules.shared.odd_recordings import steps_end_unseen
 from tb_gpudiag.rules.shared.slowed_recording import why_not_replayed
 
@@ -27,6 +27,10 @@ LEAST_PLANNED = 0.001
 
 # Below this, the two figures read the same.
 MORE_THAN_COST = 1.01
+
+# Why more than that may come back if the fix frees nothing else. Where ranks, workers, threads share cores,
+# what stays runs faster, too: half of the timed recordings of a CPU gave more than the finding's time.
+GAVE_MORE = "jobs that were timed before and after such a fix gave more, too"
 
 # A range whose ends are further apart decides nothing: only its upper end is said.
 WIDEST = 5.0
@@ -82,9 +86,12 @@ def with_saving(finding: Finding, facts: Facts, predicted: Predicted | None, fix
     why, saving = why_not_replayed(facts), saving_of(removes, given_back("gpu", fix), window_ns, "replayed")
     if not why:
         return replace(finding, saving=saving)
-    label = "Saving less sure" if saving.low_ns else "Saving not replayed"
+    label = "Saving less sure"
     if not saving.low_ns:  # nothing is left of the range
-        saving = Saving(0, min(finding.cost_ns, int(removes.account * window_ns)))
+        label, saving = (
+            "Saving not replayed",
+            Saving(0, min(finding.cost_ns, int(removes.account * window_ns))),
+        )
     return replace(finding, saving=saving, evidence=[*finding.evidence, Evidence(label, why)])
 
 
@@ -92,22 +99,17 @@ def with_saving(finding: Finding, facts: Facts, predicted: Predicted | None, fix
 class Removes:
     """What a fix removes of the step window without the recorder. All are shares of it.
 
-    possible: what can come back, at least and at most. cost: what its finding costs. account: what is left
-    when all other work still takes its time. error: by how much `possible` may be wrong. beyond: which other
-    time the fix frees.
+    possible: what can come back, at least and at most. cost: what its finding costs. account: the bound on
+    every saving, what is left when the GPU's other work still takes its time; 1 on a CPU, where the rest may
+    take less time as well. error: by how much `possible` may be wrong. beyond: which other time the fix
+    frees.
     """
 
     possible: tuple[float, float]
     cost: float
-    account: float
+    account: float = 1.0
     error: float = 0.0
     beyond: str = ""
-
-    @property
-    def most(self) -> float:
-        """The bound on every saving: its finding's cost, or the account, if more than that comes free."""
-        more = self.possible[1] > MORE_THAN_COST * self.cost
-        return self.account if more else min(self.account, self.cost)
 
 
 def removes_of(finding: Finding, facts: Facts, predicted: Predicted | None) -> Removes | None:
@@ -123,9 +125,9 @@ def removes_of(finding: Finding, facts: Facts, predicted: Predicted | None) -> R
         account, error = predicted.allowed(most), predicted.replay.error
         return Removes((low, high), cost, account, error, removable.beyond)
     # The rest of the main thread's time stays. How much of a finding's is the recorder's is known less well.
-    time, account = finding.slowed.time if finding.slowed else host, min(1.0, max(cost, host.total / step_ns))
+    time = finding.slowed.time if finding.slowed else host
     freed = max(cost * facts.without_recorder(time), host.total * facts.without_recorder(host) / step_ns)
-    return Removes((min(account, freed),) * 2, cost, account, beyond=removable.beyond)
+    return Removes((min(1.0, max(cost, host.total / step_ns), freed),) * 2, cost, beyond=removable.beyond)
 
 
 def promised_range(
@@ -138,9 +140,10 @@ def promised_range(
     most that there is.
     """
     error = min(error, possible[1])
-    low, likely = back.low * possible[0] - error, back.likely * sqrt(possible[0] * possible[1])
+    low = comes_back(possible[0], back.low) - error
+    likely = comes_back(sqrt(possible[0] * possible[1]), back.likely)
     # Where it may be nothing, nothing is likely, and no more than the replay's most.
-    more = min(back.high * possible[1], possible[1] + likely)
+    more = min(comes_back(possible[1], back.high), possible[1] + likely)
     high = max(0.0, min(allowed, max(likely, more + error)))
     likely = min(likely, high)
     return (min(low, likely) if WIDEST * low >= high else 0.0), likely, high
@@ -148,9 +151,10 @@ def promised_range(
 
 def saving_of(removes: Removes, back: GivenBack, window_ns: int, basis: SavingBasis) -> Saving:
     """Return how much of what is possible comes back."""
-    shares = promised_range(removes.possible, back, removes.error, removes.most)
+    shares = promised_range(removes.possible, back, removes.error, removes.account)
     low_ns, likely_ns, high_ns = (round(share * window_ns) for share in shares)
-    beyond = removes.beyond if shares[2] > MORE_THAN_COST * removes.cost else ""
+    reason = removes.beyond if removes.possible[1] > MORE_THAN_COST * removes.cost else GAVE_MORE
+    beyond = reason if shares[2] > MORE_THAN_COST * removes.cost else ""
     return Saving(low_ns, high_ns, basis, beyond, likely_ns, removes.possible, back.pairs)
 
 

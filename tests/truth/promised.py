@@ -28,7 +28,7 @@ from tb_gpudiag.jobs.rules.job_registry import JOB_RULES
 from tb_gpudiag.report.diagnosis import only_trace, read_facts
 from tb_gpudiag.rules import given_back
 from tb_gpudiag.rules.all import RULES
-from tb_gpudiag.rules.given_back import UNSEEN, GivenBack, JobKind
+from tb_gpudiag.rules.given_back import UNSEEN, GivenBack, JobKind, factor_of
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.savings import predicted_of, promised_range, removes_of
 from tb_gpudiag.trace.files.find import find_traces
@@ -68,9 +68,11 @@ PUBLIC: Final = (
 
 # How many pairs the middle of all kinds counts for in a kind's own.
 PRIOR_PAIRS: Final = 4
-AROUND: Final = 0.85
-"""How many pairs a range is made to hold: the bound that no saving may pass costs some of them, and eight in
-ten are left."""
+AROUND: Final = 0.80
+"""How many pairs the range around the middle of their kind holds."""
+AROUND_ALL: Final = 0.85
+"""How many pairs the range around the middle of all kinds holds: a kind of which none was measured may be
+further off than these."""
 MOST_OFF: Final = math.log(2)
 """Nothing is further off than this, as a logarithm: a fix that gave nothing is not worse without end."""
 
@@ -100,10 +102,9 @@ class Pair:
 
     @property
     def off(self) -> float:
-        """By how much it gave more than can come back at most, or less than at least, as a logarithm."""
-        gain = max(self.gain, 1e-3)
-        low, high = (max(end, 1e-3) for end in (self.least, self.most))
-        return max(-MOST_OFF, min(MOST_OFF, math.log(gain / min(max(gain, low), high))))
+        """By which factor it gave more than can come back at most, or less than at least, as a logarithm."""
+        gain, low, high = (max(end, 1e-3) for end in (self.gain, self.least, self.most))
+        return max(-MOST_OFF, min(MOST_OFF, math.log(factor_of(gain, min(max(gain, low), high)))))
 
     def range_of(self, back: GivenBack) -> tuple[float, float, float]:
         return promised_range((self.least, self.most), back, self.error, self.allowed)
@@ -146,24 +147,32 @@ def _rounded(one: object) -> dict[str, float]:
 
 
 def _fitted(pairs: Sequence[Pair], job: str) -> dict[str, GivenBack]:
-    """Most of the pairs are no further from the middle of their kind than `usual`. Kinds with few pairs lean
-    on the middle of all, and their range is up to five times as wide. Recordings of one job count once."""
+    """Kinds with few pairs lean on all of them, with their middle and their range. Recordings of a job count
+    once."""
     by_fix: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for pair in pairs:
         if pair.job == job:
             by_fix[pair.fix][pair.group].append(pair.off)
     offs = {fix: list(map(statistics.mean, groups.values())) for fix, groups in sorted(by_fix.items())}
     of_all = statistics.median([off for some in offs.values() for off in some] or [0.0])
-    middle = {
-        fix: (len(some) * statistics.median(some) + PRIOR_PAIRS * of_all) / (len(some) + PRIOR_PAIRS)
-        for fix, some in offs.items()
-    }
-    misses = sorted(abs(off - middle[fix]) for fix, some in offs.items() for off in some) or [math.log(1.2)]
-    usual = misses[min(len(misses), math.ceil(AROUND * (len(misses) + 1))) - 1]
-    found = {UNSEEN: (of_all, 0), **{fix: (middle[fix], len(some)) for fix, some in offs.items()}}
+    found = {UNSEEN: (of_all, 0)}
+    for fix, some in offs.items():
+        found[fix] = _leaning(statistics.median(some), of_all, len(some)), len(some)
+    usual = _holds(AROUND, [abs(off - found[fix][0]) for fix, some in offs.items() for off in some])
+    unseen = _holds(AROUND_ALL, [abs(off - of_all) for some in offs.values() for off in some])
     return {
-        fix: _around(at, usual * (1 + PRIOR_PAIRS / (count + 1)), count) for fix, (at, count) in found.items()
+        fix: _around(middle, _leaning(usual, unseen, count), count) for fix, (middle, count) in found.items()
     }
+
+
+def _leaning(own: float, of_all: float, count: int) -> float:
+    return (count * own + PRIOR_PAIRS * of_all) / (count + PRIOR_PAIRS)
+
+
+def _holds(share: float, misses: Sequence[float]) -> float:
+    """Return what this share of the misses, and of one more, is not above."""
+    least = sorted(misses) or [math.log(1.2)]
+    return least[min(len(least), math.ceil(share * (len(least) + 1))) - 1]
 
 
 def _around(middle: float, width: float, count: int) -> GivenBack:
@@ -280,7 +289,7 @@ def _pair(
             continue
         if saving is not None and saving.likely_ns:
             removes = removes_of(found.finding, facts, predicted_of(facts))
-            limits = (removes.error, removes.most) if removes else (0.0, saving.possible[1])
+            limits = (removes.error, removes.account) if removes else (0.0, saving.possible[1])
             fix, rule = found.rule.kind_of_fix, found.rule.id
             yield Pair(name, source, group or name, job, fix, rule, gain, doubt, *saving.possible, *limits)
         return
@@ -295,10 +304,7 @@ def _pair_of_ranks(name: str, before: Path, gain: float, doubt: float, group: st
             if rule is None or rule.family == "recording" or not (saving.high_us or found.cost_us):
                 continue
             if (most := saving.possible_share) and rule in JOB_RULES:
-                share = statistics.median(digest.about.unprofiled_share for digest in digests)
-                cost = found.cost_us * saving.high_share / saving.high_us
-                allowed = min(1.0, max(cost, most / share))
-                limits = saving.least_possible_share, most, 0.0, allowed
+                limits = saving.least_possible_share, most, 0.0, 1.0
                 yield Pair(name, "ranks", group, "ranks", rule.kind_of_fix, rule.id, gain, doubt, *limits)
             break
 

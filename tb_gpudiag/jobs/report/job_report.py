@@ -171,7 +171,7 @@ def _with_replayed_saving(facts: JobFacts, rule: JobRule, finding: Finding) -> F
 
 
 def _bounded(finding: Finding, facts: JobFacts, rule: JobRule) -> Finding:
-    """Return the finding saving at most what it costs, or a replay shows, and how much of it comes back."""
+    """Return the finding with what comes back of what it costs, or of what a replay shows."""
     saving, window_ns = finding.saving, max(1, facts.job_ns)
     if saving is None:
         return finding
@@ -180,7 +180,7 @@ def _bounded(finding: Finding, facts: JobFacts, rule: JobRule) -> Finding:
     cost, high = finding.cost_ns / window_ns or 1.0, saving.high_ns / window_ns
     most = min(1.0, high if beyond else min(high, cost))
     low = min(saving.low_ns / window_ns, most) or most * timed
-    removes = Removes((low, most), cost / step, min(1.0, most / step), beyond=beyond)
+    removes = Removes((low, most), cost / step, beyond=beyond)
     back = given_back("ranks", rule.kind_of_fix) if timed else AS_IT_IS
     return replace(finding, saving=saving_of(removes, back, window_ns, saving.basis))
 

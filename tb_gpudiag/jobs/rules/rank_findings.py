@@ -18,7 +18,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.finding_messages import Whole, put_saving
 from tb_gpudiag.rules.answer import Fix, Place
 from tb_gpudiag.rules.rule import family_of
-from tb_gpudiag.rules.savings import MORE_THAN_COST, Removes
+from tb_gpudiag.rules.savings import MORE_THAN_COST
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.frames import LineKind
 from tb_gpudiag.wording.format import one_line
@@ -104,13 +104,10 @@ def _shared(facts: JobFacts, found: dict[int, pb.Finding]) -> SharedFinding:
     """Take the rank in the middle for all. found: by member."""
     findings = list(found.values())
     middle = sorted(findings, key=lambda one: one.cost_us)[(len(findings) - 1) // 2]
-    job_us = max(1, facts.job_ns) * facts.unprofiled_share / 1e3
-    highs = [one.saving.high_us for one in findings]
     # Ranks that do it in turn wait for one another, and that ends, too.
-    in_turn_us = min(sum(highs), (facts.saved_ns(JobChange(parts=None)) or 0) * facts.unprofiled_share / 1e3)
-    freed = max(middle.saving.possible_share, in_turn_us / job_us)
-    removes = Removes((0.0, freed), middle.cost_us / job_us, 1.0)
-    high_us = min(removes.most * job_us, max(*highs, in_turn_us))
+    replayed_us = (facts.saved_ns(JobChange(parts=None)) or 0) * facts.unprofiled_share / 1e3
+    in_turn_us = min(sum(one.saving.high_us for one in findings), replayed_us)
+    high_us = max(middle.saving.high_us, in_turn_us)
     low_us = min(high_us, *(one.saving.low_us for one in findings))
     return SharedFinding(middle, np.array(list(found), np.int64), low_us, high_us)
 

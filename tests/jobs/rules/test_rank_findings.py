@@ -184,8 +184,8 @@ def test_on_a_cpu_a_range_says_how_much_of_it_came_back_in_ranks_that_were_timed
     digests = on_cpu(lambda rank, step: 60.0 if rank == 2 else 14.0 if step == 3 else 10.0, "python", 10)
     saving = late(digests).saving
     assert 0 < saving.low_us < saving.likely_us <= saving.high_us
-    assert saving.high_us == pytest.approx(5 * 50_000 + 46_000)  # what it takes longer, and no more
-    assert saving.possible_share == pytest.approx(saving.high_share)
+    late_us = 5 * 50_000 + 46_000
+    assert saving.possible_share == pytest.approx(late_us * saving.high_share / saving.high_us, rel=0.01)
 
 
 def test_on_a_cpu_cores_that_are_shared_slow_all_operators_and_not_a_few() -> None:
@@ -257,12 +257,15 @@ def test_on_a_cpu_a_long_delay_and_a_short_one_happened_once() -> None:
     assert "in 1 of 6 steps" in plain(late(ranks).title)
 
 
-def test_on_a_cpu_a_late_rank_saves_no_more_than_it_costs() -> None:
+def test_on_a_cpu_a_late_rank_saves_more_than_it_costs_only_as_timed_jobs_show() -> None:
     """Rank 2 is late by 30 ms in two of six steps, and by 8 ms in the others, less than ranks compute."""
     digests = on_cpu(lambda rank, step: (18.0 if step % 3 else 40.0) if rank == 2 else 10.0, "python", 10)
     ranks = [replace(one, findings=[own(cost_us=60_000)] if one.about.rank == 2 else []) for one in digests]
     finding = late(ranks)
-    assert finding.saving.high_us == finding.cost_us == pytest.approx(2 * 30_000)
+    saving, window_us = finding.saving, finding.cost_us / finding.saving.possible_share
+    assert finding.cost_us == pytest.approx(2 * 30_000)
+    assert saving.low_us < finding.cost_us < saving.high_us < window_us
+    assert "timed" in saving.beyond
 
 
 def test_on_a_cpu_more_work_needs_less_certainty() -> None:
