@@ -7,10 +7,11 @@ Read off recorded traces, from Volta to Blackwell and MI300.
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
 from typing import NamedTuple
 
-from tb_gpudiag.vocabulary.patterns import not_after, not_before
+from tb_gpudiag.vocabulary.patterns import not_after, not_before, rows_of
 from tb_gpudiag.vocabulary.recorded import LabeledEnum
 
 
@@ -52,82 +53,18 @@ _LOSS = r"softmax\w*loss"
 _CUTLASS = r"cutlass\w*::(kernel2?|device_kernel)$|^device_kernel$"
 """CUTLASS's launchers, whose template arguments also say what they do."""
 
-FAMILIES: tuple[FamilyRow, ...] = (
-    # Inductor: the kind of kernel, then the operators that were fused into it.
-    FamilyRow(Family.ATTENTION, r"^triton_tem_\w*attention"),
-    FamilyRow(Family.CONVOLUTION, r"^triton_tem_\w*conv"),
-    FamilyRow(Family.GEMM, r"^triton_tem_"),
-    FamilyRow(
-        Family.COPY,
-        r"^triton_poi_fused_((_to_copy|clone|copy_?|cat|constant_pad_nd|_?unsafe_view|view|transpose|permute|"
-        r"slice|expand|stack|t|index|embedding)_)+\d+$",
-    ),
-    FamilyRow(Family.ELEMENTWISE, r"^triton_(poi|for)_"),
-    FamilyRow(Family.SOFTMAX, r"^triton_(red|per|mix)_\w*softmax", but_not=_LOSS),
-    FamilyRow(Family.NORMALIZATION, r"^triton_(red|per|mix)_\w*(norm|rsqrt)"),
-    FamilyRow(Family.REDUCTION, r"^triton_(red|per|mix)_"),
-    # Fused attention, before other families whose patterns its names also match.
-    FamilyRow(Family.ATTENTION, _CUTLASS, r"flash|fmha|attention"),
-    FamilyRow(
-        Family.ATTENTION,
-        r"flash_?\w*(fwd|bwd|fprop|bprop|attn|attention|mla)|flash::|fmha|(^|_)attn_(fwd|bwd)|attention|sdpa|"
-        r"mha_(fwd|bwd)|Batch(Prefill|Decode)With|^_(fwd|bwd)(_grouped)?_kernel(_|$)|xqa|_mla_|splitkv",
-    ),
-    # PyTorch's generic launchers.
-    FamilyRow(
-        Family.COPY,
-        _GENERIC,
-        r"copy_kernel_(cuda|impl)|copy_device_to_device|CopyFunctor|gpu_index_kernel|CopyKernel",
-    ),
-    FamilyRow(Family.SOFTMAX, _GENERIC, r"softmax"),
-    FamilyRow(Family.NORMALIZATION, _GENERIC, r"batch_norm|layer_norm|group_norm"),
-    FamilyRow(Family.ELEMENTWISE, _GENERIC),
-    FamilyRow(
-        Family.COPY,
-        r"transpose_|nchw2?(to)?nhwc|nhwc2?(to)?nchw|CNHW2NCHW|NCHW2CNHW|CatArray|SubTensorOpWithCast|"
-        r"reshape_and_cache|concat_and_cache|(gather|scatter|index\w*select|index_put|permute_\w)\w*kernel|"
-        r"index(Select|Func)|page_indices|indexing_backward|bounds_check_indices|linearize_(cache_)?ind|jagged|"
-        r"l[xrf]u_cache",
-    ),
-    FamilyRow(Family.SOFTMAX, r"softmax", but_not=_LOSS),
-    FamilyRow(
-        Family.NORMALIZATION,
-        rf"(layer|batch|group|instance|rms|weight)_?norm{not_before('alize')}|(^|[_:])(bn|ln)_(fw|bw)|"
-        r"RowwiseMoments|GammaBeta|InternalGradients|welford",
-    ),
-    FamilyRow(Family.CONVOLUTION, _CUTLASS, r"fprop|dgrad|wgrad|conv2d|conv3d|implicit_?gemm"),
-    FamilyRow(
-        Family.CONVOLUTION,
-        rf"conv{not_before('ert')}|fprop|dgrad|wgrad|bwd_weight|scudnn|\d{{3,6}}cudnn|winograd|im2col|col2im|"
-        r"implicit_gemm|igemm_(fwd|bwd|wrw)|compute\w*OffsetsKernel|cudnn::cnn::",
-    ),
-    FamilyRow(Family.REDUCTION, r"finalize"),  # of a mixture of experts: adds up the experts' outputs
-    FamilyRow(Family.GEMM, _CUTLASS),
-    FamilyRow(
-        Family.GEMM,
-        rf"{not_after('fb')}gemm|gemv|nvjet|cublas|Cijk_|(^|_)b?mm_|matmul|\bdot_kernel|reduce_1Block|splitKreduce|"
-        rf"epilogue::impl::globalKernel|rocblas|hipblas|wvSplitK|marlin{not_before('_repack')}|fused_moe|"
-        r"moe_kernel|cutlass3x|xmma|f8f8bf16|f4f4bf16|bf16i4bf16|scaled_mm|linear_relu|(^|_)x(xt|tx)_kernel|ba_plus_caa",
-    ),
-    FamilyRow(Family.GEMM, r"(^|[ :])scal_kernel", r"cublas"),  # scales what parts are added to
-    # Rows looked up and added, in backward scattered.
-    FamilyRow(Family.REDUCTION, not_after("rotary_") + "embedding"),
-    FamilyRow(
-        Family.ELEMENTWISE,
-        r"elementwise|pointwise|(^|[_:])(fused_?)?(adam|lamb|sgd|adagrad)|dropout|upsample|activation|act_and_mul|"
-        r"silu|gelu|relu|swiglu|rotary|rope(_|$)|quant|cast|SubTensorOp|OpTensor|op_tensor|scalePackedTensor|"
-        r"add_?bias|transform_bias|distribution|philox|tril|triu|arange|fill(_|$)|scale_kernel",
-    ),
-    FamilyRow(
-        Family.REDUCTION,
-        r"reduce|reduction|scan|cumsum|sum_|argmax|topk|pool|nll_?loss|NLLCriterion|entropy|histogram|"
-        r"cub::Device(Reduce|Scan|Select|Compact)|l2_?norm",
-    ),
-    FamilyRow(
-        Family.COPY,
-        r"copy|memcpy|memset|transpose|permute|gather|scatter|slice|concat|cat_kernel|(re|pre)pack_",
-    ),
-)
+_NAMED = {"@generic": _GENERIC, "@loss": _LOSS, "@cutlass": _CUTLASS}
+
+
+def _pattern(text: str) -> str:
+    text = re.sub(r"\(\?!(\w+)\)", lambda found: not_before(found[1]), _NAMED.get(text, text))
+    return re.sub(r"\(\?<!(\w+)\)", lambda found: not_after(found[1]), text)
+
+
+FAMILIES = [
+    FamilyRow(Family[family.upper()], *map(_pattern, patterns))
+    for family, *patterns in rows_of("kernel_families.tsv")
+]
 """The first row that fits decides, upper and lower case alike. COMMUNICATION_KERNEL comes before all of them
 (see kernel_names.py)."""
 
