@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 from tb_gpudiag.errors import GpudiagError
 from tb_gpudiag.service.processes.child import Child, ChildEnded
 from tb_gpudiag.service.processes.process_setup import NICE
+from tb_gpudiag.training.outliers import Outliers
 
 # Also the length of a block: phases come in bursts, as the waits of a loader with eight workers do, and a
 # block has several.
@@ -69,6 +70,10 @@ class ClockSender:
         while self._orders and step >= self._orders[0][0]:
             _, why, ranks = self._orders.popleft()
             yield why, ranks
+
+    def outliers(self) -> Outliers:
+        """Return what looks at rows on their way."""
+        return Outliers(self.rows, self._about)
 
     def close(self) -> None:
         """Send what is left, and end the helper."""

@@ -33,8 +33,9 @@ from tb_gpudiag.trace.step_clocks.clock_state import (
     read_fields,
 )
 from tb_gpudiag.training.event_records import append_scalars
-from tb_gpudiag.training.slow_steps import FIRST_PHASE, STEP, TOTAL, RankWatch, StepDrifts, means
-from tb_gpudiag.vocabulary.written import FULL_LINES, PHASES, TAGS
+from tb_gpudiag.training.outliers import coreless_ms
+from tb_gpudiag.training.slow_steps import RankWatch, StepDrifts, means
+from tb_gpudiag.vocabulary.written import FIRST_PHASE, FULL_LINES, PHASES, STEP, TAGS, TOTAL
 
 # A rank has three looks to read an order before the step at which it holds.
 LOOKS_AHEAD: Final = 3
@@ -78,7 +79,7 @@ class RankClock:
         self._first = earlier.step + 1 if earlier is not None else 0
         self._failed = False
         self._made: deque[ClockRecording] = deque(maxlen=MOST_RECORDINGS)
-        self._coreless_ms = _coreless_ms()
+        self._coreless_ms = coreless_ms(os.getppid())
 
     def keep(self, made: Iterable[ClockRecording]) -> None:
         """Take recordings that the clock has made since the last call."""
@@ -95,8 +96,8 @@ class RankClock:
         fields: dict[str, Any] = {"said": [], "at": 0, "why": "", "ranks": 0}
         if not len(rows):
             return fields
-        coreless_ms, self._coreless_ms = self._coreless_ms, _coreless_ms()
-        each_ms = (self._coreless_ms - coreless_ms) / len(rows)
+        before_ms, self._coreless_ms = self._coreless_ms, coreless_ms(os.getppid())
+        each_ms = (self._coreless_ms - before_ms) / len(rows)
         rows = np.column_stack([rows, np.full(len(rows), each_ms)])
         rows[:, STEP] += self._first
         try:
@@ -216,14 +217,6 @@ class ClockLines:
             self._lines += lines
             for last, values in zip(groups[:, -1], means(groups)[:, TOTAL:-1].tolist(), strict=True):
                 yield int(last[STEP]), float(last[-1]), values
-
-
-def _coreless_ms() -> float:
-    """Return how long the parent's main thread has been ready to run without a core; 0 where no one says."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        with open(f"/proc/{os.getppid()}/schedstat", encoding="ascii") as file:
-            return int(file.read().split()[1]) / 1e6
-    return 0.0
 
 
 def _write(path: str, fields: dict[str, Any]) -> None:

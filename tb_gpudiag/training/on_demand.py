@@ -16,18 +16,12 @@ from typing import Any, Final
 
 from tb_gpudiag.training import other_profilers
 from tb_gpudiag.training.other_profilers import unseen
+from tb_gpudiag.training.outliers import LEAST_STEPS, MOST_STEPS, SLOW, Outliers
 
 ARMING_FILE: Final = "profile-now"
 
 # Looking for a file on network storage takes milliseconds.
 LOOK_EVERY_S = 1.0
-
-SLOW: Final = 2.0
-"""A step is slow if it takes this many times the median."""
-
-# The median of fewer steps says little. A median of more steps follows changes of the job late.
-LEAST_STEPS: Final = 20
-MOST_STEPS: Final = 200
 
 # If a job has many slow steps, recording each of them would slow down all steps.
 AFTER_SLOW_S = 600.0
@@ -54,6 +48,7 @@ class OnDemand:
         self._left = 0  # steps until the recording is done, including warm-up
         self.why = ""
         """Why the last recording was made."""
+        self.ranks = 0  # the order says it
         self.is_busy = self.is_recording = False
         """Of the step that runs: it is part of a recording, or of its warm-up; and it is recorded."""
         _call_on_signal(self)
@@ -171,6 +166,9 @@ class ClockRecorder:
 
     def __init__(self, handler: Callable[[Any], None], schedule: OnDemand, options: dict[str, Any]) -> None:
         self._handler, self._schedule, self._options = handler, schedule, options
+        self._now: OnDemand | Outliers = schedule  # of the recording that is made
+        self.outliers: Outliers | None = None
+        """What to record as well."""
         self._profiler: Any = None
         self._thread = 0
         self._ranks = self._armed_at = self._step = 0
@@ -193,17 +191,20 @@ class ClockRecorder:
         """
         self._step = number
         try:
+            made = None
             if self._profiler is not None:
                 with unseen():
-                    return self._go_on()
-            for why, ranks in orders:
+                    made = self._go_on()
+            for why, ranks in orders if self._profiler is None else ():
                 self._schedule.arm(why)
                 self._ranks = ranks
-            # One that was entered before the clock was made has stepped in the clock's second step.
-            if self._schedule.is_armed() and number > 1:
-                with unseen():
-                    self._start()
-            return None
+            for schedule in (self._schedule, self.outliers):
+                # One that was entered before the clock was made has stepped in the clock's second step.
+                if schedule is not None and self._profiler is None and schedule.is_armed() and number > 1:
+                    self._now = schedule
+                    with unseen():
+                        self._start()
+            return made
         except Exception:
             self._let_go()
             raise
@@ -226,11 +227,14 @@ class ClockRecorder:
             self._says_why_not = False
             return
         self._says_why_not = True
+        now = self._now
         self._profiler = profile(
-            schedule=lambda _: self._schedule(self._step), on_trace_ready=self._handler, **self._options
+            schedule=lambda _: now(self._step),
+            on_trace_ready=lambda profiler: self._handler(profiler) if now.why else None,
+            **self._options,
         )
         self._profiler.step_num = self._armed_at = self._step
-        self._profiler.gpudiag_ranks, self._ranks = self._ranks, 0
+        self._profiler.gpudiag_ranks, self._ranks = now.ranks or self._ranks, 0
         self._thread = threading.get_ident()
         self._profiler.start()
 
@@ -238,23 +242,23 @@ class ClockRecorder:
         if not self._has_session():
             self._drop("something else took torch's profiling session")
             return None
-        self._profiler.step()
-        if self._schedule.is_recording:
+        if self._now.is_recording and self._now.why:
             # Not in the warm-up, whose metadata is lost.
-            self._profiler.add_metadata("gpudiag_why", self._schedule.why)
-        elif not self._schedule.is_busy:
+            self._profiler.add_metadata("gpudiag_why", self._now.why)
+        self._profiler.step()
+        if not self._now.is_busy:
             profiler = self._profiler
             profiler.stop()
             self._let_go()
             if getattr(profiler, "gpudiag_file", ""):
-                return profiler.gpudiag_file, self._schedule.why, self._armed_at
+                return profiler.gpudiag_file, self._now.why, self._armed_at
         return None
 
     def _has_session(self) -> bool:
         from torch.autograd import _profiler_enabled
 
         is_here = threading.get_ident() == self._thread  # another thread's end of it would be the program's
-        return is_here and (not self._schedule.is_recording or _profiler_enabled())
+        return is_here and (not self._now.is_recording or _profiler_enabled())
 
     def _give_way(self, profiler: Any) -> None:
         """Another profiler is about to begin. Raises nothing."""
@@ -275,4 +279,4 @@ class ClockRecorder:
         if self._profiler is not None:
             other_profilers.forget(self._profiler)
             self._profiler = None
-        self._schedule.give_up()
+        self._now.give_up()

@@ -14,7 +14,7 @@ from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.history.change_points import change_points
 from tb_gpudiag.report.building.clock_words import most_of, ms_text, why_longer
 from tb_gpudiag.trace.step_clocks.clock_state import COMPARED_BLOCKS, RankSteps
-from tb_gpudiag.vocabulary.written import WAIT
+from tb_gpudiag.vocabulary.written import CORE, STEP, TOTAL, WAIT
 
 # Blocks of long steps have so many.
 BLOCK_STEPS: Final = 16
@@ -45,10 +45,6 @@ GROWN_SHARE: Final = 0.1
 
 GROWN_LEVEL: Final = 1
 GROWN_BLOCKS: Final = 10
-
-STEP, TOTAL, FIRST_PHASE, CORE = 0, 1, 2, -1
-"""Columns of rows and blocks: number of the step, ms of the step, of each phase (NaN where it was not timed),
-and what other processes took of it."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -91,6 +91,7 @@ class StepClock:
         self._nodes: list[Any] = []
         """Handles of hooks of this step's outputs: one that is kept would have more and more of them."""
         self._sampling = PhaseSampling()
+        self._rows: Any = None
         self.left = 0
         """Steps until one whose phases are timed; 0 in such a step."""
         self._ends_ns: list[int] = []  # of the steps since the last one whose phases were timed
@@ -177,6 +178,7 @@ class StepClock:
         self._turn_off()
 
     def _install(self, model: Any, optimizer: Any) -> None:
+        self._rows = self._recorder.outliers = self._sender.outliers()
         with contextlib.suppress(ImportError):
             self._recorder.watch()
         if model is not None:
@@ -188,9 +190,11 @@ class StepClock:
             self.is_compiling = getattr(compiler, "is_compiling", self.is_compiling)
             self._queue = torch.autograd.Variable._execution_engine.queue_callback
             if any(parameter.is_cuda for parameter in model.parameters()):
-                self._gpu = GpuMarks(torch.cuda, self._sender.rows, len(PHASES), GARBAGE)
+                self._gpu = GpuMarks(torch.cuda, self._rows, len(PHASES), GARBAGE)
             self._waits = torch.distributed.is_available() and torch.distributed.is_initialized()
+            self._rows.knows_waits = not self._waits
             if type(model).__name__ == "DistributedDataParallel":
+                self._rows.knows_waits = True
                 # Before its model, DDP waits for the buffers of rank 0.
                 self._hook(model.register_forward_pre_hook, self._on_ddp)
                 self._hook(model.module.register_forward_pre_hook, self._on_forward)
@@ -227,13 +231,15 @@ class StepClock:
             handle.remove()
         self._nodes.clear()
         if self._recorder.is_recording:  # recorded steps are slower
+            total_ms, wait_ms = (now_ns - self._start_ns) * _NS_MS, self._spent_ns[WAIT] * _NS_MS
+            self._rows.recorded(self.number - 1, total_ms, wait_ms)
             if self._gpu is not None:
                 self._gpu.drop_step()
         elif self.left:
             self._ends_ns.append(now_ns)
             self._add_untimed()
         else:
-            self._sampling.add(self._own_ns, now_ns - self._start_ns)
+            self._rows.usual(self._sampling.add(self._own_ns, now_ns - self._start_ns) * _NS_MS)
             self._add_row(self.number - 1, now_ns - self._start_ns, [ns * _NS_MS for ns in self._spent_ns])
         self._began, self._stepped = False, self._needs_no_step
         try:
@@ -244,7 +250,7 @@ class StepClock:
             logger.warning("gpudiag: no recording: %s", error)
         timed_before, self.left = not self.left, 0
         # All ranks record from the same step on.
-        if not self._recorder.is_recording and not self._sender.has_orders:
+        if not (self._recorder.is_recording or self._sender.has_orders or self._rows.listens):
             self.left = self._sampling.untimed(self.number)
         if bool(self.left) is timed_before:
             self._listen()
@@ -262,7 +268,7 @@ class StepClock:
 
     def _add_untimed(self) -> None:
         """Add the steps since the last one whose phases were timed."""
-        start_ns, add = self._start_ns, self._sender.rows.append
+        start_ns, add = self._start_ns, self._rows.append
         collections_ns = self._garbage.take()
         for number, end_ns in enumerate(self._ends_ns, self.number - len(self._ends_ns)):
             if self._gpu is None and not collections_ns:
@@ -277,7 +283,7 @@ class StepClock:
     def _add_row(self, number: int, total_ns: int, spent_ms: list[float]) -> None:
         total_ms = total_ns * _NS_MS
         if self._gpu is None:
-            self._sender.rows.append((number, total_ms, *spent_ms))
+            self._rows.append((number, total_ms, *spent_ms))
         else:
             self._gpu.end_step(number, total_ms, spent_ms[GARBAGE])
 

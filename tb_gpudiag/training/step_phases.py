@@ -37,6 +37,7 @@ class PhaseSampling:
 
     def __init__(self) -> None:
         self.stride = 1
+        self._usual_ns = math.inf
         self._own_ns: list[int] = []
         self._step_ns: list[int] = []
 
@@ -44,15 +45,17 @@ class PhaseSampling:
         """Return how many steps from this one on have no phases: the same on all ranks, if they are alike."""
         return -step % self.stride
 
-    def add(self, own_ns: int, step_ns: int) -> None:
-        """Add a timed step. own_ns: spent in our hooks."""
+    def add(self, own_ns: int, step_ns: int) -> float:
+        """Add a timed step. own_ns: spent in our hooks. Return how long steps take, if known."""
         self._own_ns.append(own_ns)
         self._step_ns.append(step_ns)
         if len(self._own_ns) == LOOK_EVERY:
-            share = AROUND * median(self._own_ns) / max(median(self._step_ns), 1)
+            self._usual_ns = median(self._step_ns)
+            share = AROUND * median(self._own_ns) / max(self._usual_ns, 1)
             self.stride = next((stride for stride in STRIDES if share <= SHARE * stride), STRIDES[-1])
             self._own_ns.clear()
             self._step_ns.clear()
+        return self._usual_ns
 
 
 MOST: Final = 10_000
@@ -108,7 +111,7 @@ class GpuMarks:
     cuda: torch.cuda. rows: gets a row per step, in order. garbage: the phase that is host time.
     """
 
-    def __init__(self, cuda: Any, rows: deque[tuple[float, ...]], phases: int, garbage: int) -> None:
+    def __init__(self, cuda: Any, rows: Any, phases: int, garbage: int) -> None:
         self._cuda, self._rows, self._phases, self._garbage = cuda, rows, phases, garbage
         self._marks: _Marks = []
         self._pending: deque[tuple[int, float, float, _Marks]] = deque()

@@ -16,6 +16,10 @@ step."""
 PHASES: Final = ("input", "forward", "backward", "wait", "optimizer", "garbage", "other")
 INPUT, FORWARD, BACKWARD, WAIT, OPTIMIZER, GARBAGE, OTHER = range(len(PHASES))
 
+STEP, TOTAL, FIRST_PHASE, CORE = 0, 1, 2, -1
+"""Columns of rows and blocks: number of the step, ms of the step, of each phase (NaN where it was not timed),
+and, in the helper, what other processes took of it."""
+
 TAGS: Final = tuple(f"gpudiag/clock/{name}_ms" for name in ("step", *PHASES, "core"))
 """`core`: how long the training's main thread could run and had no core, which is part of its phases."""
 

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from tb_gpudiag.training import clocking
 
-clocking._coreless_ms = lambda: 0.0
+clocking.coreless_ms = lambda pid: 0.0  # type: ignore[attr-defined]
 
 answer = clocking.answer

@@ -15,7 +15,8 @@ import pytest
 
 from tb_gpudiag import DiagnosisHandler
 from tb_gpudiag.training import on_demand
-from tb_gpudiag.training.on_demand import LEAST_STEPS, OnDemand
+from tb_gpudiag.training.on_demand import OnDemand
+from tb_gpudiag.training.outliers import LEAST_STEPS
 
 
 class Action(Enum):

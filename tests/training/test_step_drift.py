@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tb_gpudiag.arrays import Float64
-from tb_gpudiag.training.slow_steps import BLOCK_STEPS, CORE, FIRST_PHASE, HELD_LOOKS, StepDrift, StepDrifts
+from tb_gpudiag.training.slow_steps import BLOCK_STEPS, HELD_LOOKS, StepDrift, StepDrifts
+from tb_gpudiag.vocabulary.written import CORE, FIRST_PHASE
 
 INPUT, FORWARD, BACKWARD, WAIT, OPTIMIZER = range(2, 7)
 COLUMNS = 10
