@@ -14,9 +14,9 @@ from pathlib import Path
 
 import tb_gpudiag
 
-MOST = 3_225
-MOST_FRACTIONS = 64
-MOST_NUMBERS = 188
+MOST = 3_179
+MOST_FRACTIONS = 58
+MOST_NUMBERS = 186
 FOLDERS = ("rules", "facts", "jobs/rules")
 LISTED = 10
 

@@ -30,7 +30,6 @@ from tb_gpudiag.facts.memory.peak import Failure, Peak, find_failure, find_peak
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.repeats import inferred_steps
 from tb_gpudiag.facts.memory.reserve import Reserve, find_reserve
-from tb_gpudiag.facts.memory.shortage import Shortage
 from tb_gpudiag.facts.memory.sites import (
     GrowingSite,
     Survivors,
@@ -38,6 +37,8 @@ from tb_gpudiag.facts.memory.sites import (
     largest_survivors,
     sites_of_sizes,
 )
+from tb_gpudiag.facts.memory.unfinished import bytes_to_come
+from tb_gpudiag.facts.memory.ways import Way, find_ways, fits_without
 from tb_gpudiag.trace.events import MemoryEvents, Trace
 from tb_gpudiag.vocabulary.frames import Frame
 from tb_gpudiag.vocabulary.recorded import Category, DeviceType
@@ -114,9 +115,32 @@ class DeviceMemory:
         return find_failure(self.allocations, self._trace.segments)
 
     @cached_property
-    def shortage(self) -> Shortage:
-        """What the job had, and lacked, when an allocation failed."""
-        return Shortage(self.allocations, self.fit, self.capacity_bytes)
+    def to_come_bytes(self) -> int:
+        """What the forward pass that failed would have kept in addition, as far as that is known."""
+        known = len(self.allocations.failures) > 0 and self.allocations.paired
+        return bytes_to_come(self.allocations) if known else 0
+
+    @cached_property
+    def ways(self) -> list[Way]:
+        """How the request might have fit, replayed; empty where that cannot be told."""
+        if self.fit is None or not self.capacity_bytes or not len(self.allocations.failures):
+            return []
+        return find_ways(self.allocations, self.fit.start, self.fit.changes, self.capacity_bytes)
+
+    def fits_without(self, gone: Int64) -> bool | None:
+        """Whether the request that failed fits without these allocations (indices), replayed; None where that
+        cannot be told."""
+        if self.fit is None or not self.capacity_bytes:
+            return None
+        return fits_without(self.fit.start, self.fit.changes, self.capacity_bytes, gone)
+
+    @property
+    def expandable_room(self) -> float | None:
+        """Share of the capacity that what was allocated, the request and the rest of its pass leave in
+        expandable segments, replayed; below 0 where they do not fit, None where that cannot be told."""
+        if self.fit is None or not self.capacity_bytes:
+            return None
+        return 1 - (self.fit.expandable_needs_bytes + self.to_come_bytes) / self.capacity_bytes
 
     @cached_property
     def fit(self) -> Fit | None:

@@ -8,13 +8,11 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.launch_modes import DriverCalls
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity, place_at
-from tb_gpudiag.rules.rule import MEMORY_FILES, TRACES, Claimed, Rule, fix_code
-from tb_gpudiag.rules.shared.needed_memory import may_fit_expandable, needs_evidence, needs_sentence
+from tb_gpudiag.rules.rule import MEMORY_FILES, TRACES, Claimed, Rule
 from tb_gpudiag.rules.shared.recording_advice import gpu_memory_not_recorded
+from tb_gpudiag.rules.shared.shortage import FIXES, Shortage, remedies
 from tb_gpudiag.vocabulary.api_calls import GRAPH_LAUNCH
 from tb_gpudiag.wording.quantity import number, ratio, share_of, size
-
-CODE = fix_code(__name__)
 
 # The usual rule of thumb. In public traces reserved memory is 1.01 to 1.33 times the allocated memory at the
 # peak; in one it is 1.93 times, with two thirds of the GPU free.
@@ -40,12 +38,6 @@ LARGEST_BLOCK_SHARE = 0.5
 MOST_PLACES = 3
 """The largest allocations at the peak: the free blocks are between them."""
 
-_EMPTY_TEXT = (
-    "If you need the memory, free the cache once, after the phase that needed it. In every step that costs "
-    "more than it saves."
-)
-_EMPTY_URL = "https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.empty_cache.html"
-
 
 def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """Compare reserved with allocated memory at the allocation peak."""
@@ -58,7 +50,11 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
             "the file does not say how much memory the allocator had reserved",
             "Record with profile_memory=True and PyTorch 1.13 or newer, or record a memory snapshot.",
         )
-    return [_finding(memory, facts.launches.calls) for memory in known if _is_notable(memory)] or Clear(
+    return [
+        _finding(memory, facts, failed=_has_failed(memory, facts))
+        for memory in known
+        if _is_notable(memory, facts)
+    ] or Clear(
         "; ".join(f"{m.name}: reserved memory is {ratio(_ratio(m))} the allocated at the peak" for m in known)
     )
 
@@ -67,10 +63,10 @@ def _ratio(memory: DeviceMemory) -> float:
     return memory.peak.reserved_at_peak_bytes / max(1, memory.peak.allocated_bytes)
 
 
-def _is_notable(memory: DeviceMemory) -> bool:
+def _is_notable(memory: DeviceMemory, facts: Facts) -> bool:
     unused = memory.reserve.unused_at_peak_bytes
     far_more = _ratio(memory) >= RESERVED_RATIO and unused >= _least_bytes(memory)
-    return far_more or _has_failed(memory) or _costs(memory)
+    return far_more or _has_failed(memory, facts) or _costs(memory)
 
 
 def _costs(memory: DeviceMemory) -> bool:
@@ -88,12 +84,11 @@ def _least_bytes(memory: DeviceMemory) -> float:
     return UNUSED_SHARE * memory.capacity_bytes or UNUSED_BYTES
 
 
-def _has_failed(memory: DeviceMemory) -> bool:
-    """Whether an allocation failed although enough memory was unused, and not for lack of memory anyway.
-
-    The unused memory must have been fragmented, because the allocator frees whole free segments first.
-    """
-    return memory.reserve.unused_at_failure_bytes >= _least_bytes(memory) and may_fit_expandable(memory)
+def _has_failed(memory: DeviceMemory, facts: Facts) -> bool:
+    """Whether an allocation failed although enough memory was unused, and to arrange it helps."""
+    if memory.reserve.unused_at_failure_bytes < _least_bytes(memory):
+        return False
+    return remedies(Shortage(memory, facts)).arranges
 
 
 def _is_harmful(memory: DeviceMemory) -> bool:
@@ -106,54 +101,51 @@ def _is_harmful(memory: DeviceMemory) -> bool:
     return memory.peak.reserved_at_peak_bytes >= RESERVED_SHARE * memory.capacity_bytes
 
 
-def _finding(memory: DeviceMemory, calls: DriverCalls) -> Finding:
-    cost = memory.reserve.unused_at_peak_bytes
+def _finding(memory: DeviceMemory, facts: Facts, *, failed: bool) -> Finding:
+    cost, fix = memory.reserve.unused_at_peak_bytes, _fix(memory, facts.launches.calls)
     reserved = f"At the peak the allocator holds {ratio(_ratio(memory))} what tensors use."
-    if _has_failed(memory):
+    title = f"{memory.name}: {size(cost)} are reserved but unused at the peak"
+    if failed:
         cost = memory.reserve.unused_at_failure_bytes
         title = f"{memory.name}: an allocation failed while {size(cost)} were reserved but unused"
         summary = (
             f"The allocation asked for {size(memory.reserve.failed_bytes)}. Enough memory was reserved, but "
             "fragmented between tensors or held in other pools, so that no free block was large enough."
         )
-        fix, severity = _fix(memory, calls), Severity.WARNING
     elif _is_harmful(memory):
-        title = f"{memory.name}: {size(cost)} are reserved but unused at the peak"
         summary = (
             f"{reserved} Its free blocks are fragmented and do not fit new requests, so it gets more from "
-            f"the driver and runs out of memory earlier than necessary.{needs_sentence(memory)}"
+            f"the driver and runs out of memory earlier than necessary.{_needs(memory)}"
         )
-        fix, severity = _fix(memory, calls), Severity.WARNING
     else:
-        title = f"{memory.name}: {size(cost)} are reserved but unused at the peak"
+        fix = FIXES["empty"]
         summary = (
             f"{reserved} It caches freed memory, so an earlier, higher peak may explain this. It matters if "
-            f"other jobs share the GPU or the batch is to grow.{needs_sentence(memory)}"
+            f"other jobs share the GPU or the batch is to grow.{_needs(memory)}"
         )
-        fix, severity = Fix(_EMPTY_TEXT, CODE["empty"], _EMPTY_URL), Severity.INFO
     return Finding(
         title=title,
         summary=summary,
         fix=fix,
         cost_bytes=cost,
         memory_device=memory.device,
-        evidence=list(_evidence(memory)),
+        evidence=list(_evidence(memory, failed=failed)),
         places=[
             place_at(o.frame, operator=o.operator, bytes=o.bytes)
             for o in memory.peak.owners[:MOST_PLACES]
             if o.frame is not None
         ],
-        severity=severity,
+        severity=Severity.INFO if fix is FIXES["empty"] else Severity.WARNING,
     )
 
 
-def _evidence(memory: DeviceMemory) -> Iterator[Evidence]:
+def _evidence(memory: DeviceMemory, *, failed: bool) -> Iterator[Evidence]:
     peak, reserve, capacity = memory.peak, memory.reserve, memory.capacity_bytes
     unused = reserve.unused_at_peak_bytes
-    if _has_failed(memory):
+    if failed:
         yield Evidence("Unused at the failure", size(reserve.unused_at_failure_bytes))
         yield Evidence("Requested at the failure", size(reserve.failed_bytes))
-    yield from needs_evidence(memory)
+    yield from _needs_evidence(memory)
     of_device = (share_of(unused, capacity, f"of {size(capacity)}"),) if capacity else ()
     yield Evidence("Unused at the peak", size(unused), of_device)
     times = ratio(_ratio(memory), "the allocated memory")
@@ -169,26 +161,38 @@ def _evidence(memory: DeviceMemory) -> Iterator[Evidence]:
         yield Evidence("Largest free block", size(segments.largest_free_bytes))
 
 
-def _fix(memory: DeviceMemory, calls: DriverCalls) -> Fix:
-    url = "https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf"
-    segments = memory.reserve.segments
-    if segments is not None and segments.expandable:
-        return Fix("Segments are expandable already: request fewer different sizes.", CODE["pad"], url)
-    if calls.count_by_name(GRAPH_LAUNCH):
-        return Fix(
-            "Each CUDA graph has its own memory pool. Capture them into one shared pool, the largest first.",
-            CODE["pool"],
-            "https://docs.pytorch.org/docs/stable/notes/cuda.html#graph-memory-management",
-        )
-    if memory.is_rocm:
-        return Fix(
-            "Let the allocator free unused blocks, and request fewer different sizes.", CODE["rocm"], url
-        )
-    return Fix(
-        "Let segments grow in place so that freed blocks merge. If sizes vary, pad them to a few.",
-        CODE["expandable"],
-        url,
+def _needs(memory: DeviceMemory) -> str:
+    """Say in how much memory the allocations fit, after a space; "" where they cannot be replayed."""
+    fit = memory.fit
+    if fit is None:
+        return ""
+    least = "" if fit.whole else "at least "
+    return (
+        f" Replayed with less memory, the same allocations fit in {size(fit.needs_bytes)}, and with "
+        f"expandable segments in {least}{size(fit.expandable_needs_bytes)}."
     )
+
+
+def _needs_evidence(memory: DeviceMemory) -> Iterator[Evidence]:
+    fit = memory.fit
+    if fit is None:
+        return
+    error = f"replayed unchanged, reserved memory is off by {size(fit.error_bytes)} at most"
+    alike = f"of {fit.allocations:,} allocations are where they were"
+    exact = number(fit.allocations - fit.misplaced, suffix=alike)
+    yield Evidence("Needed, replayed", size(fit.needs_bytes), (error, exact))
+    least = () if fit.whole else ("at least: what was there before is taken to have no gaps",)
+    yield Evidence("Needed with expandable segments", size(fit.expandable_needs_bytes), least)
+
+
+def _fix(memory: DeviceMemory, calls: DriverCalls) -> Fix:
+    segments = memory.reserve.segments
+    fits = {
+        "pad": segments is not None and segments.expandable > 0,
+        "pool": bool(calls.count_by_name(GRAPH_LAUNCH)),
+        "rocm": memory.is_rocm,
+    }
+    return FIXES[next((name for name, holds in fits.items() if holds), "expandable")]
 
 
 RULE = Rule("GD403", "memory_fragmentation", "Reserved but unused memory", check, about=TRACES | MEMORY_FILES)

@@ -8,8 +8,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.memory_kinds import MemoryKind
 from tb_gpudiag.facts.memory.peak import Owner
-from tb_gpudiag.facts.memory.phase import Phase
-from tb_gpudiag.facts.memory.waste import WasteKind
+from tb_gpudiag.facts.memory.ways import WayKind
 from tb_gpudiag.rules.answer import (
     CannotTell,
     Clear,
@@ -23,20 +22,15 @@ from tb_gpudiag.rules.answer import (
 )
 from tb_gpudiag.rules.rule import MEMORY_FILES, TRACES, Claimed, Rule
 from tb_gpudiag.rules.shared.emptied_cache import emptying_evidence, emptying_sentence, emptying_takes
-from tb_gpudiag.rules.shared.leak import leaks_at_failure
-from tb_gpudiag.rules.shared.leak_causes import Explained
-from tb_gpudiag.rules.shared.leak_holder import keeping_frame
 from tb_gpudiag.rules.shared.lost_time import MOST_PLACES
-from tb_gpudiag.rules.shared.needed_memory import ways_evidence
 from tb_gpudiag.rules.shared.out_of_memory import (
     out_of_memory_evidence,
     out_of_memory_sentences,
     out_of_memory_title,
     requesting_place,
 )
-from tb_gpudiag.rules.shared.peak_advice import KEEP_CACHE, OTHERS, advice_on, is_in_pieces, needless
 from tb_gpudiag.rules.shared.recording_advice import gpu_memory_not_recorded
-from tb_gpudiag.rules.shared.waste_advice import MODELS, Advice, waste_of
+from tb_gpudiag.rules.shared.shortage import FIXES, Remedies, Shortage, remedies
 from tb_gpudiag.wording.quantity import Quantity, number, share_of, size
 from tb_gpudiag.wording.vocabulary import MEMORY_KINDS, PHASES
 
@@ -50,10 +44,6 @@ REFUSED_SHARE = 0.5
 
 # Each retry frees the whole cache and waits for the GPU. A few happen while sizes settle.
 MANY_RETRIES = 10
-
-# A leak that held a tenth of what the process can have when an allocation failed is the first thing to fix:
-# whatever else is saved, the leak fills it again.
-LEAK_SHARE = 0.1
 
 KINDS_SHOWN = 4
 
@@ -118,15 +108,12 @@ def _finding(memory: DeviceMemory, facts: Facts) -> Finding:
     failure = memory.failure
     peak = failure.held if failure is not None else memory.peak
     kinds = sorted(peak.kinds.items(), key=lambda one: -one[1])
-    leaks = _filling_leaks(memory)
     window_ns = facts.window.duration_ns
-    advice = [OTHERS] if _was_refused(memory) else advice_on(memory, peak, facts)
-    if memory.reserve.emptied > memory.reserve.retries and emptying_takes(memory, window_ns):
-        advice = [KEEP_CACHE, *advice]
+    found = Remedies([FIXES["others"]]) if _was_refused(memory) else remedies(Shortage(memory, facts))
+    by_hand = memory.reserve.emptied > memory.reserve.retries and emptying_takes(memory, window_ns)
+    fixes = [*([FIXES["keep_cache"]] if by_hand else ()), *found.fixes]
     places = [_place(owner) for owner in peak.owners if owner.operator or owner.frame]
     requesting = requesting_place(memory, failure) if failure is not None else None
-    if leaks:
-        advice = [_leak_advice(leak, "Then" if i else "First") for i, leak in enumerate(leaks)]
     return Finding(
         title=_title(memory, window_ns),
         summary=" ".join(
@@ -139,10 +126,8 @@ def _finding(memory: DeviceMemory, facts: Facts) -> Finding:
                 ),
             )
         ),
-        fix=Fix(
-            " ".join(one.text for one in advice), "\n\n".join(filter(None, (one.code for one in advice))), URL
-        ),
-        cost_bytes=_cost_bytes(memory, leaks),
+        fix=Fix(" ".join(fix.text for fix in fixes), "\n\n".join(fix.code for fix in fixes), URL),
+        cost_bytes=_varying_bytes(memory) if found.saves_bytes is None else found.saves_bytes,
         memory_device=memory.device,
         leads=facts.device is None,  # nothing that was recorded is worth more
         evidence=list(_evidence(memory, kinds)),
@@ -172,44 +157,8 @@ def _retries_sentence(memory: DeviceMemory) -> str:
     return f"To make room, the allocator freed its cache {times}, and each time it waits for the GPU."
 
 
-def _filling_leaks(memory: DeviceMemory) -> list[Explained]:
-    """Return the leaks that filled the memory until an allocation failed: large ones, or ones without which
-    it would have fit."""
-    leaks = leaks_at_failure(memory)
-    if not leaks or is_in_pieces(memory, _held(leaks)):
-        return []
-    whole, held, waste = (
-        max(memory.capacity_bytes, memory.peak.allocated_bytes),
-        _held(leaks),
-        waste_of(memory),
-    )
-    # Models with their optimizers look like graphs with gradients.
-    if any(one.kind is WasteKind.MODELS and 2 * one.bytes >= held for one in waste):
-        return []
-    return leaks if held >= LEAK_SHARE * whole else []
-
-
-def _held(leaks: list[Explained]) -> int:
-    return sum(leak.bytes for leak in leaks)
-
-
-def _leak_advice(leak: Explained, when: str) -> Advice:
-    frame = keeping_frame(leak) or leak.sites[0].frame
-    built = sum(site.bytes for site in leak.sites if site.phase is Phase.PARAMETER)
-    if 2 * built > leak.bytes:
-        return MODELS
-    where = f" {frame.preposition} {frame}" if frame is not None else ""
-    return Advice(
-        f"{when} fix the leak that filled the memory{where}, see GD401. {leak.cause.fix}", leak.cause.code
-    )
-
-
-def _cost_bytes(memory: DeviceMemory, leaks: list[Explained]) -> int:
-    """Return what can be saved at the peak. What leaks hold counts as GD401's cost."""
-    if not leaks and (found := needless(memory)):
-        return sum(waste.bytes for waste in found)
-    variable = sum(owner.bytes for owner in memory.peak.owners if owner.kind not in _FIXED)
-    return 0 if leaks else variable
+def _varying_bytes(memory: DeviceMemory) -> int:
+    return sum(owner.bytes for owner in memory.peak.owners if owner.kind not in _FIXED)
 
 
 def _consequence(memory: DeviceMemory) -> str:
@@ -252,7 +201,7 @@ def _evidence(memory: DeviceMemory, kinds: list[tuple[MemoryKind, int]]) -> Iter
     failure = memory.failure
     if failure is not None:
         yield from out_of_memory_evidence(failure)
-        yield from ways_evidence(memory)
+        yield from _ways_evidence(memory)
     whole, of_it = (
         (failure.held.allocated_bytes, "of what was in use")
         if failure is not None
@@ -266,6 +215,26 @@ def _evidence(memory: DeviceMemory, kinds: list[tuple[MemoryKind, int]]) -> Iter
     yield from emptying_evidence(memory)
     if reserve.out_of_memory:
         yield Evidence("Failed allocations", number(reserve.out_of_memory))
+
+
+_WAYS = {
+    WayKind.EXPANDABLE: "Expandable segments, replayed",
+    WayKind.COLLECT: "garbage_collection_threshold:0.8, replayed",
+    WayKind.MAX_SPLIT: "max_split_size_mb:128, replayed",
+    WayKind.HALF_BATCH: "Half of the batch, replayed",
+    WayKind.CHECKPOINT: "Checkpointing, replayed",
+}
+
+
+def _ways_evidence(memory: DeviceMemory) -> Iterator[Evidence]:
+    """Yield for each way whether the request that failed would fit, and the most that is allocated then."""
+    for way in memory.ways:
+        outcome = "it fits" if way.fits else "it may fit" if way.may_fit else "it does not fit"
+        low, high = str(size(way.low_bytes)), str(size(way.high_bytes))
+        most = f"{low} allocated at most" if low == high else f"{low} to {high} allocated at most"
+        frame = way.blocks.frame if way.blocks is not None else None
+        blocks = (f"of the blocks called {frame.preposition} {frame}",) if frame is not None else ()
+        yield Evidence(_WAYS[way.kind], outcome, (most, *blocks))
 
 
 def _place(owner: Owner) -> Place:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 
 from tb_gpudiag.arrays import NONE
@@ -11,8 +11,6 @@ from tb_gpudiag.facts.memory.peak import Failure
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.request import Request
 from tb_gpudiag.rules.answer import Evidence, Place, place_at
-from tb_gpudiag.rules.shared.needed_memory import ways_sentence, would_fit_sentence
-from tb_gpudiag.rules.shared.waste_advice import waste_of
 from tb_gpudiag.wording.format import count, in_quotes
 from tb_gpudiag.wording.quantity import number, share_of, size
 from tb_gpudiag.wording.vocabulary import MEMORY_KINDS
@@ -76,7 +74,7 @@ def out_of_memory_title(memory: DeviceMemory, failure: Failure) -> str:
 
 def out_of_memory_sentences(memory: DeviceMemory, failure: Failure) -> str:
     """Say what was free then, why the allocation did not fit, and what held most of the rest."""
-    return " ".join([*_free(failure), *_why(memory, failure), *_held(failure)])
+    return " ".join(filter(None, [*_free(failure), _why(memory, failure), *_held(failure)]))
 
 
 def _free(failure: Failure) -> Iterator[str]:
@@ -152,50 +150,47 @@ def _is_taken_by_others(memory: DeviceMemory, failure: Failure) -> bool:
     return left >= OTHERS_SHARE * memory.capacity_bytes
 
 
-def _why(memory: DeviceMemory, failure: Failure) -> Iterator[str]:
-    requested, cause = failure.requested_bytes, cause_of(memory, failure)
-    unused = max(0, failure.unused_bytes)
-    if cause is FailureCause.GIANT:
-        yield _giant(failure)
-        yield request_sentence(failure)
-    elif cause is FailureCause.POOLS and failure.holes is not None:
-        yield (
-            f"Private pools of CUDA graphs held {size(failure.holes.private_free_bytes)} of it, which only "
-            "their own graphs can use."
-        )
-    elif cause is FailureCause.BLOCKS:
-        yield (
-            "A free block was large enough, but the allocation could not use it: each stream, and each pool "
-            "of a CUDA graph, has blocks of its own."
-        )
-    elif cause is FailureCause.LIMIT:
-        yield (
-            "The driver had enough: the process was limited, as torch.cuda.set_per_process_memory_fraction "
-            "does, or another process took the memory at that moment."
-        )
-    elif cause is FailureCause.OTHERS:
-        reserved = failure.held.allocated_bytes + unused
-        yield (
-            f"This process had reserved only {size(reserved)} of {size(memory.capacity_bytes)}: another "
-            "process, or memory outside of PyTorch's allocator, took the rest."
-        )
-    elif cause is FailureCause.FRAGMENTED and unused >= requested:
-        yield (
-            f"That is enough, but it is fragmented: no free block was large enough.{_joined(memory, failure)}"
-        )
-    elif cause is FailureCause.FRAGMENTED:
-        yield (
-            "Together that is enough, but the allocator cannot return partly used segments to the driver, so "
-            f"no contiguous block was large enough.{_joined(memory, failure)}"
-        )
-    elif cause is FailureCause.TOO_LITTLE:
-        yield from _too_little(memory, failure)
-    if cause is FailureCause.FRAGMENTED:
-        yield from _holes(failure)
-    decides = cause in {FailureCause.FRAGMENTED, FailureCause.TOO_LITTLE}
-    # Without what it could do without, nothing has to be smaller.
-    if decides and not any(waste.fits for waste in waste_of(memory)) and (replayed := ways_sentence(memory)):
-        yield replayed
+_WHY: Mapping[FailureCause, str] = {
+    FailureCause.GIANT: "{giant} {shapes}",
+    FailureCause.POOLS: (
+        "Private pools of CUDA graphs held {private} of it, which only their own graphs can use."
+    ),
+    FailureCause.BLOCKS: (
+        "A free block was large enough, but the allocation could not use it: each stream, and each pool of a "
+        "CUDA graph, has blocks of its own."
+    ),
+    FailureCause.LIMIT: (
+        "The driver had enough: the process was limited, as torch.cuda.set_per_process_memory_fraction does, "
+        "or another process took the memory at that moment."
+    ),
+    FailureCause.OTHERS: (
+        "This process had reserved only {reserved} of {capacity}: another process, or memory outside of "
+        "PyTorch's allocator, took the rest."
+    ),
+    FailureCause.FRAGMENTED: (
+        "That is enough, but it is fragmented: no free block was large enough, and the allocator cannot "
+        "return partly used segments to the driver.{joined}{holes}"
+    ),
+    FailureCause.TOO_LITTLE: (
+        "That is too little: with it, {used} of what this process could have would be in use: {capacity}. If "
+        "the GPU has more, another process or a limit took the rest."
+    ),
+    FailureCause.UNKNOWN: "",
+}
+
+
+def _why(memory: DeviceMemory, failure: Failure) -> str:
+    private = failure.holes.private_free_bytes if failure.holes is not None else 0
+    return _WHY[cause_of(memory, failure)].format(
+        giant=_giant(failure),
+        shapes=request_sentence(failure),
+        private=size(private),
+        reserved=size(failure.held.allocated_bytes + max(0, failure.unused_bytes)),
+        capacity=size(memory.capacity_bytes),
+        joined=_joined(memory, failure),
+        holes=_holes(failure),
+        used=share_of(failure.held.allocated_bytes + failure.requested_bytes, memory.capacity_bytes),
+    )
 
 
 def _giant(failure: Failure) -> str:
@@ -213,35 +208,31 @@ def _giant(failure: Failure) -> str:
     )
 
 
-def _too_little(memory: DeviceMemory, failure: Failure) -> Iterator[str]:
-    missing = failure.requested_bytes - max(0, failure.driver_free_bytes) - max(0, failure.unused_bytes)
-    if missing > 0:
-        yield f"Together that is {size(missing)} too little."
-    else:
-        used = share_of(failure.held.allocated_bytes + failure.requested_bytes, memory.capacity_bytes)
-        yield f"With it, {used} of what this process could have would be in use."
-    yield (
-        f"In all, this process could have {size(memory.capacity_bytes)}: if the GPU has more, another "
-        "process or a limit took the rest."
+def _holes(failure: Failure) -> str:
+    holes = failure.holes
+    if holes is None or holes.line is None:
+        return ""
+    keep = "keeps its segment" if holes.line_count == 1 else "keep their segments"
+    return (
+        f" {size(holes.line_bytes)} of the free memory is next to "
+        f"{number(holes.line_count, 'allocation')} {holes.line.preposition} {holes.line}, which {keep}."
     )
 
 
-def _holes(failure: Failure) -> Iterator[str]:
-    holes = failure.holes
-    if holes is not None and holes.line is not None:
-        keep = "keeps its segment" if holes.line_count == 1 else "keep their segments"
-        yield (
-            f"{size(holes.line_bytes)} of the free memory is next to "
-            f"{number(holes.line_count, 'allocation')} {holes.line.preposition} {holes.line}, which {keep}."
-        )
-
-
 def _joined(memory: DeviceMemory, failure: Failure) -> str:
+    """Say whether the request would fit with expandable segments."""
+    fit, capacity = memory.fit, memory.capacity_bytes
     if failure.expandable:
         return ""
-    if replayed := would_fit_sentence(memory):
-        return replayed
-    return " Expandable segments would join it (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)."
+    if fit is None or not capacity:
+        return " Expandable segments would join it (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)."
+    least = "" if fit.whole else "at least "
+    more = memory.to_come_bytes
+    rest = f" The rest of the forward pass would keep about {size(more)} more." if more else ""
+    return (
+        f" Replayed with expandable segments, all up to this request needs {least}"
+        f"{size(fit.expandable_needs_bytes)} of {size(capacity)}.{rest}"
+    )
 
 
 def _held(failure: Failure) -> Iterator[str]:

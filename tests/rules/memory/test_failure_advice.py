@@ -117,7 +117,7 @@ def test_what_the_rest_of_a_pass_keeps_does_not_fit_either(made: int, more: int,
             for address in kept:
                 snapshot.free(address, at=95)
     facts = facts_at(fail(snapshot, 20, FORWARD), tmp_path)
-    assert facts.memory[0].shortage.to_come_bytes == more * MIB
+    assert facts.memory[0].to_come_bytes == more * MIB
 
 
 def test_a_checkpoint_beside_the_model_is_let_go_of(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_all_batches_that_are_there_when_the_model_is_first_called_are_inputs(tm
     snapshot.allocate(10 * MIB, at=30, stack=FORWARD)
     snapshot.allocate(512, at=40, stack=["train.py(6): fit", BACKWARD])
     found = found_in(fail(snapshot, 120), tmp_path)
-    assert "leave the data set in the host's memory" in found.fix.text
+    assert "Leave the data set in the host's memory" in found.fix.text
     assert "accumulate" not in found.fix.text
 
 

@@ -214,7 +214,7 @@ def test_an_evaluation_that_records_a_graph_is_no_reason_for_checkpointing(tmp_p
     snapshot.out_of_memory(30 * MIB, at=70, device_free=MIB)
     snapshot.traces[0][-1]["frames"] = snapshot.traces[0][-2]["frames"]
     found = found_in(snapshot, tmp_path)
-    assert "called at train.py:20 in check keep 180 MiB" in plain(found.fix.text)
+    assert "called at train.py:20 in check keeps 180 MiB" in plain(found.fix.text)
     assert "checkpoint" not in found.fix.code
 
 
@@ -230,7 +230,7 @@ def test_one_pass_in_a_function_that_evaluates_is_an_evaluation(
     snapshot.out_of_memory(30 * MIB, at=70, device_free=MIB)
     snapshot.traces[0][-1]["frames"] = snapshot.traces[0][-2]["frames"]
     found = found_in(snapshot, tmp_path)
-    assert ("called at train.py:20 in _evaluate keep 180 MiB" in plain(found.fix.text)) is records
+    assert ("called at train.py:20 in _evaluate keeps 180 MiB" in plain(found.fix.text)) is records
     assert ("accumulate" in found.fix.text) is not records
 
 

@@ -77,11 +77,12 @@ def test_a_snapshot_tells_fragments_from_one_large_free_block(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("asked_mib", "fires"), [(1_999, True), (2_100, False)])
+@pytest.mark.parametrize(("asked_mib", "fires"), [(1_800, True), (1_999, False)])
 def test_an_allocation_that_fails_despite_enough_unused_memory_is_found(
     asked_mib: int, fires: bool, tmp_path: Path
 ) -> None:
-    """After the peak, at which all reserved memory is in use, two of three blocks are freed."""
+    """After the peak, at which all reserved memory is in use, two of three blocks are freed. Where what is
+    asked for is nearly all of the rest, GD402 says that it is too little, and no arrangement helps."""
     snapshot = SnapshotBuilder()
     for i in range(150):
         snapshot.segment(20 * MIB, at=i)

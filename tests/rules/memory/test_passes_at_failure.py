@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tb_gpudiag.facts.memory.waste import WasteKind
+from tb_gpudiag.rules.shared.shortage import Shortage
 from tests.rules.memory.test_failure_advice import FORWARD, fail
 from tests.rules.memory.test_failure_causes import BACKWARD, TORCH, facts_at, small_model
 from tests.rules.memory.test_waste_advice import LAYER
@@ -29,6 +29,6 @@ def test_equal_layers_of_one_pass_are_no_passes(calls: int, tmp_path: Path) -> N
         for layer in range(4):
             snapshot.allocate(10 * MIB, at=20 + 10 * call + layer, stack=[*caller, LAYER[-1]])
         snapshot.allocate(MIB, at=28 + 10 * call, stack=[*caller, f"{TORCH}/nn/modules/loss.py(5): forward"])
-    (memory,) = facts_at(fail(snapshot, 200, [*caller, LAYER[-1]]), tmp_path).memory
-    lost = [waste for waste in memory.shortage.waste if waste.kind is WasteKind.LOST_PASSES]
+    facts = facts_at(fail(snapshot, 200, [*caller, LAYER[-1]]), tmp_path)
+    lost = [waste for waste in Shortage(facts.memory[0], facts).wastes if waste.name == "inference"]
     assert len(lost) == (calls > 1)

@@ -71,7 +71,7 @@ def test_a_model_that_training_has_left_behind_comes_before_sharding(tmp_path: P
         if not i:
             snapshot.allocate(2 * mib * MIB, at=at + 4, stack=["train.py(7): main", STEP])
     found = found_in(fail(snapshot, 20, ["train.py(8): main", STEP]), tmp_path)
-    assert "Models that were trained before are still there" in found.fix.text
+    assert "Models that were made before are all still there" in found.fix.text
     assert "Shard" not in found.fix.text
 
 
@@ -92,4 +92,4 @@ def test_a_model_whose_gradients_were_freed_is_left_behind_all_the_same(
         snapshot.segment(mib * MIB, at=21)
         snapshot.allocate(mib * MIB, at=22, stack=["train.py(8): main", BACKWARD])
     found = found_in(fail(snapshot, 40, ["train.py(9): main", STEP]), tmp_path)
-    assert ("Models that were trained before are still there" in found.fix.text) is left
+    assert ("Models that were made before are all still there" in found.fix.text) is left
