@@ -21,6 +21,7 @@ from tb_gpudiag.facts.kernels.multiprocessors import Multiprocessor, multiproces
 from tb_gpudiag.facts.kernels.peaks import Peaks, peaks_of
 from tb_gpudiag.facts.kernels.roofline import Roofline, roofline
 from tb_gpudiag.facts.launching.graph_nodes import CapturedGraphs, NodeGaps, node_gaps
+from tb_gpudiag.facts.stepping.engine_steps import EngineSteps
 from tb_gpudiag.facts.stepping.inferred import InferredSteps
 from tb_gpudiag.facts.waiting.stream_waits import Awaited, StreamWaits, count_awaited
 from tb_gpudiag.trace.events import Metadata
@@ -42,6 +43,7 @@ class TraceAround(NamedTuple):
     inferred: InferredSteps | None
     waits: StreamWaits
     captured: CapturedGraphs | None
+    batches: EngineSteps
     launched: Bool
     communication: Bool
     recomputed: Bool
@@ -188,7 +190,8 @@ class DeviceFacts:
     def roofline(self) -> Roofline:
         """Operators against the GPU's peaks."""
         host, kernels = self.naming
-        return roofline(kernels, host, self.peaks, self._of_naming(self._trace.recomputed))
+        lengths = self._trace.batches.lengths(kernels.launched_ns)
+        return roofline(kernels, host, self.peaks, self._of_naming(self._trace.recomputed), lengths)
 
     @cached_property
     def mfu(self) -> Mfu:

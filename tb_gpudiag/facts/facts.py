@@ -48,7 +48,7 @@ from tb_gpudiag.facts.memory.device_memory import DeviceMemory, device_memory, m
 from tb_gpudiag.facts.operators.call_tree import CallTree
 from tb_gpudiag.facts.replay.replay import Replay
 from tb_gpudiag.facts.replay.unslowed import Spent, Unslowed, find_unslowed
-from tb_gpudiag.facts.stepping.engine_steps import EngineSteps, find_engine_steps
+from tb_gpudiag.facts.stepping.engine_steps import NO_ENGINE, EngineSteps, find_engine_steps
 from tb_gpudiag.facts.stepping.inferred import InferredSteps, infer_steps
 from tb_gpudiag.facts.stepping.serving_times import Serving, find_serving
 from tb_gpudiag.facts.stepping.variance import MeasuredSteps, measure_on_device, measure_on_host
@@ -90,6 +90,11 @@ class Facts:
     def engine(self) -> EngineSteps | None:
         """The steps of an inference server; None in other jobs, and where the trace shows none."""
         return find_engine_steps(self.events) if self.job.server is not None else None
+
+    @property
+    def batch_steps(self) -> EngineSteps:
+        """The same steps; without any where there are none."""
+        return self.engine or NO_ENGINE
 
     @cached_property
     def recorded_steps(self) -> Steps:
@@ -279,7 +284,7 @@ class Facts:
         """Every device with work of some duration, the busiest first."""
         of_trace = self.trace.metadata, self.work, self.host, self.steady, self.inferred_steps
         masks = self.launches.in_window, self.communication, self.recomputed
-        trace = TraceAround(*of_trace, self.stream_waits, self.captured, *masks)
+        trace = TraceAround(*of_trace, self.stream_waits, self.captured, self.batch_steps, *masks)
         return [DeviceFacts(time, trace) for time in self.gpu_times]
 
     @property
@@ -384,8 +389,7 @@ class Facts:
     @cached_property
     def captured(self) -> CapturedGraphs | None:
         """What the captures of graphs say about their kernels; None without captures."""
-        engine, none = self.engine, np.zeros(0, np.int64)
-        batches = BatchSizes(none, none) if engine is None else BatchSizes(engine.steps.start_ns, engine.size)
+        batches = BatchSizes(self.batch_steps.steps.start_ns, self.batch_steps.size)
         return find_captured(self.work, self.host, self.trace.captures, batches)
 
     call_tree = fact(lambda f: CallTree(f.host, f.work))

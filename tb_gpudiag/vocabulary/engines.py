@@ -30,7 +30,7 @@ SERVERS = {
         PATH + r"sglang/srt/.*" + IN_FILE,
         r"(void )?sglang(_profiler)?::.*",
         r"step\[(DECODE|EXTEND|MIXED|IDLE|TARGET_VERIFY|DRAFT_EXTEND)\b.*\]",
-        flags=re.S,
+        flags=re.S | re.I,
     ),
     Server.TGI: any_of(PATH + r"text_generation_server/.*" + IN_FILE),
     Server.VLLM: any_of(
@@ -54,13 +54,18 @@ class StepKind(LabeledEnum):
 
 
 class EngineMark(NamedTuple):
-    """What the mark of an engine step says. Numbers that it does not say are NONE."""
+    """What the mark of an engine step says. Numbers that it does not say are NONE.
+
+    pairs, keys: of queries and keys that causal attention multiplies, and keys that it reads, of all of them.
+    """
 
     kind: StepKind
     requests: int = NONE
     tokens: int = NONE  # that the model computes: of prompts, and one or more of each request that decodes
     prefill_requests: int = NONE
     decode_requests: int = NONE
+    pairs: int = NONE
+    keys: int = NONE
 
 
 UNKNOWN_STEP: Final = EngineMark(StepKind.FORWARD)
@@ -71,8 +76,12 @@ UNKNOWN_STEP: Final = EngineMark(StepKind.FORWARD)
 MOST_SPECULATED: Final = 32
 
 # vLLM's mark, `execute_context_1(888)_generation_3(3)`: requests and their tokens. With details, the text in
-# brackets has sums of lengths, `sq` of queries first, and all tokens come before `context`.
-_TOKENS: Final = r"\((sq)?(?P<{}>\d{{1,9}})([_s]\w*)?\)"
+# brackets has sums over requests, `sq` of queries first, `sk` of keys, `sqsq` and `sqsk` of products, and all
+# tokens come before `context`.
+_TOKENS: Final = (
+    r"\((sq)?(?P<{0}>\d{{1,9}})(sk(?P<{0}_sk>\d{{1,12}})sqsq(?P<{0}_sqsq>\d{{1,12}})sqsk(?P<{0}_sqsk>\d{{1,12}})"
+    r"|[_s]\w*)?\)"
+)
 _VLLM_STEP: Final = lazy_re(
     r"execute_(\d+_)?context_(?P<prefills>\d{1,9})"
     + _TOKENS.format("prefilled")
@@ -80,9 +89,9 @@ _VLLM_STEP: Final = lazy_re(
     + _TOKENS.format("decoded"),
     re.ASCII,
 )
-# SGLang's, `step[EXTEND bs=2 toks=14721]`. Details repeat the tokens as `c_sq` and `g_sq`.
-_SGLANG_STEP: Final = lazy_re(r"step\[(?P<mode>[A-Z_0-9]+)(?P<numbers>( \w+=\d{1,18})*)\]", re.ASCII)
-_NUMBER: Final = lazy_re(r" (\w+)=(\d{1,9})\b", re.ASCII)
+# SGLang's, `step[EXTEND bs=2 toks=14721]`. Details are the sums: `c_sq` of prompts, `g_sq` of generation.
+_SGLANG_STEP: Final = lazy_re(r"step\[(?P<mode>[A-Z_0-9]+)(?P<numbers>( \w+=\d{1,18})*)\]", re.A | re.I)
+_NUMBER: Final = lazy_re(r" (\w+)=(\d{1,12})\b", re.ASCII)
 
 _MODES: Final = {
     "EXTEND": StepKind.PREFILL,
@@ -95,15 +104,15 @@ _MODES: Final = {
 STEP_MARK: Final = any_of(
     r"execute_(\d+_)?context_\d+\(\w+\)_generation_\d+\(\w+\)",
     r"step\[(EXTEND|DECODE|MIXED|TARGET_VERIFY|IDLE)( .*)?\]",
-    flags=re.S,
+    flags=re.S | re.I,
 )
 """A mark of one run of the model. What drafts tokens has marks of its own, such as `step[DRAFT_EXTEND bs=1]`:
 they belong to the step that verifies the tokens."""
 
-VERIFIES: Final = any_of(r"step\[TARGET_VERIFY( .*)?\]", flags=re.S)
+VERIFIES: Final = any_of(r"step\[TARGET_VERIFY( .*)?\]", flags=re.S | re.I)
 """With speculative decoding, every step that decodes verifies; SGLang's steps that decode are drafts then."""
 
-DRAFTS: Final = any_of(r"step\[DECODE( .*)?\]", flags=re.S)
+DRAFTS: Final = any_of(r"step\[DECODE( .*)?\]", flags=re.S | re.I)
 
 RUN_BATCH: Final = any_of(
     PATH + r"sglang/srt/managers/scheduler\.py\(\d+\): run_batch", r"scheduler\.run_batch"
@@ -171,13 +180,28 @@ def read_mark(name: str) -> EngineMark | None:
     """Return what the mark of an engine step says; None for another name."""
     found = _VLLM_STEP.fullmatch(name, 0, LONGEST_MATCHED)
     if found is not None:
-        numbers = (int(found[key]) for key in ("prefills", "prefilled", "decodes", "decoded"))
-        return _of_vllm(*numbers)
+        said = {key: int(value) for key, value in found.groupdict().items() if value}
+        mark = _of_vllm(*(said[key] for key in ("prefills", "prefilled", "decodes", "decoded")))
+        return _with_sums(mark, *(_sums(said, key, key + "_") for key in ("prefilled", "decoded")))
     found = _SGLANG_STEP.fullmatch(name, 0, LONGEST_MATCHED)
-    if found is None or found["mode"] not in _MODES:
+    if found is None or (mode := found["mode"].upper()) not in _MODES:
         return None
-    numbers_of = {key: int(value) for key, value in _NUMBER.findall(found["numbers"])}
-    return _of_sglang(found["mode"], numbers_of)
+    said = {key: int(value) for key, value in _NUMBER.findall(found["numbers"])}
+    alone = {"c": "toks", "g": "bs"}  # what repeats another number is left out
+    sums = (_sums({key + "_sq": said.get(alone[key], 0), **said}, key + "_sq", key + "_") for key in alone)
+    return _with_sums(_of_sglang(mode, said), *sums)
+
+
+def _sums(said: dict[str, int], queries: str, of: str) -> tuple[int, int]:
+    """Return pairs and keys of prompts, or of generation; 0 where nothing is said of them."""
+    keys, squares, products = (said.get(of + key, 0) for key in ("sk", "sqsq", "sqsk"))
+    # Of n queries, the last one has all keys, and each before it has one less.
+    return max(products - (squares - said[queries]) // 2, 0) if products else 0, keys
+
+
+def _with_sums(mark: EngineMark, *sums: tuple[int, int]) -> EngineMark:
+    pairs, keys = (sum(numbers) for numbers in zip(*sums, strict=True))
+    return mark._replace(pairs=pairs, keys=keys) if pairs and keys else mark
 
 
 def _of_vllm(prefills: int, prefilled: int, decodes: int, decoded: int) -> EngineMark:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tb_gpudiag.vocabulary.operators import BATCH_NORM, MATMUL_FACTORS, TO_COPY
 from tb_gpudiag.vocabulary.patterns import LONGEST_MATCHED, any_of, lazy_re
@@ -64,14 +64,23 @@ CONVOLUTIONS = {
 class AttentionRow(NamedTuple):
     """Where attention has its query (key and value follow), and what says that it is causal.
 
-    heads_first: [batch, heads, tokens, size], else [batch, tokens, heads, size].
+    heads_first: [batch, heads, tokens, size], else [batch, tokens, heads, size]. packed: [tokens, heads,
+    size], keys and values [..., heads, size], and the mark of an engine step says how many there are.
     """
 
     query: int
     causal: int
     heads_first: bool
     backward: bool = False
+    packed: bool = False
 
+
+PACKED_ATTENTION: Final = any_of(
+    r"vllm::unified_attention(_with_output)?",
+    r"aiter::mha_batch_prefill",
+    r"\w+::\w*paged_attention_ragged\w*",
+)
+"""Attention of inference servers over sequences of many lengths."""
 
 ATTENTION: tuple[tuple[re.Pattern[str], AttentionRow], ...] = (
     (any_of(r"aten::_flash_attention_forward"), AttentionRow(0, 8, False)),
@@ -90,9 +99,11 @@ ATTENTION: tuple[tuple[re.Pattern[str], AttentionRow], ...] = (
     (any_of(r"aten::_scaled_dot_product_fused_attention_overrideable"), AttentionRow(0, 5, True)),
     (any_of(r"\w+::_?(flash_attn|fmha|fmha_v3|mha)_(forward|fwd)"), AttentionRow(0, 5, False)),
     (any_of(r"\w+::_?(flash_attn|fmha|mha)_(backward|bwd)"), AttentionRow(1, 11, False, True)),
+    (any_of(r"\w+::\w*paged_attention_ragged\w*"), AttentionRow(2, 0, False, packed=True)),
+    (PACKED_ATTENTION, AttentionRow(0, 0, False, packed=True)),
 )
-"""The first row that matches the whole name decides. Attention over packed sequences does not say how long
-they are: it has three dimensions, and no cost here."""
+"""The first row that matches the whole name decides. Other attention over packed sequences does not say how
+long they are: it has three dimensions, and no cost here."""
 
 RECURRENT = {
     "aten::_cudnn_rnn": 1,

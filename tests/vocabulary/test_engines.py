@@ -19,13 +19,18 @@ MARKS = {
     "execute_context_0(0)_generation_9(2056)": EngineMark(StepKind.MIXED, 9, 2056),
     "execute_context_0(0)_generation_0(0)": EngineMark(StepKind.IDLE, 0, 0, 0, 0),
     "execute_8192_context_9(sq8155sk8430sqsq7475785sqsk7671310)_generation_37(sq37sk34489sqsq37sqsk34489)": (
-        EngineMark(StepKind.MIXED, 46, 8192, 9, 37)
+        EngineMark(StepKind.MIXED, 46, 8192, 9, 37, 7671310 - (7475785 - 8155) // 2 + 34489, 8430 + 34489)
     ),
     # SGLang
     "step[DECODE bs=16]": EngineMark(StepKind.DECODE, 16, 16, 0, 16),
     "step[DECODE bs=64 g_sq=64 g_sqsq=64 g_sqsk=131072 g_sk=131072]": (
-        EngineMark(StepKind.DECODE, 64, 64, 0, 64)
+        EngineMark(StepKind.DECODE, 64, 64, 0, 64, 131072, 131072)
     ),
+    # prompts of 8 and 4 more tokens, each with 10 keys then: 3 + … + 10 and 7 + … + 10 pairs
+    "step[EXTEND bs=2 toks=12 c_sqsq=80 c_sqsk=120 c_sk=20]": (
+        EngineMark(StepKind.PREFILL, 2, 12, 2, 0, 52 + 34, 20)
+    ),
+    "step[decode bs=2 g_sqsq=2 g_sqsk=30 g_sk=30]": EngineMark(StepKind.DECODE, 2, 2, 0, 2, 30, 30),
     "step[EXTEND bs=15 toks=15360]": EngineMark(StepKind.PREFILL, 15, 15360, 15, 0),
     "step[MIXED bs=2]": EngineMark(StepKind.MIXED, 2, NONE),
     "step[MIXED bs=2 c=1 g=1 c_sq=5 c_sk=8 g_sq=1 g_sk=12]": EngineMark(StepKind.MIXED, 2, 6, 1, 1),

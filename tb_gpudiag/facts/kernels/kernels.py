@@ -64,6 +64,9 @@ class Kernels:
         # Shape (k,): blocks of the grid, NaN where blocks_per_sm was recorded instead, and where neither was.
         # A launch call says for certain whether its grid is in blocks or in threads.
         launch = joined.launch[place]
+        # Shape (k,): the launch of the graph that each is in, or NONE; and when each was launched, or NONE.
+        self.replay: Int64 = np.where(joined.in_graph[place], launch, NONE)
+        self.launched_ns: Int64 = np.where(launch == NONE, NONE, events.start_ns[launch])
         launched = np.where(launch == NONE, np.float32(np.nan), events.blocks[launch])
         self.blocks: Float32 = np.where(np.isnan(launched), events.blocks[self.event], launched)
         recorded = events.blocks_per_sm[self.event]

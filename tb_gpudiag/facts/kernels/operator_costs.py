@@ -213,6 +213,14 @@ def _attention(operator: str, inputs: Inputs) -> Cost:
     assert row is not None  # as of its kind
     query, key, value = inputs.shapes[row.query : row.query + 3]
     number = inputs.number(row.query, row.query + 1)
+    if row.packed:
+        pairs, keys = (int(sum_of) for sum_of in inputs.settings)
+        _require(pairs > 0, keys > 0, len(query) == 3)
+        tokens, heads, size = query
+        moved = 2 * math.prod(query) + keys * (math.prod(key[-2:]) + math.prod(value[-2:]))
+        sizes = (1, heads, tokens, keys, size)
+        operations = 2 * pairs * heads * (size + value[-1])
+        return Cost(OperatorKind.ATTENTION, number, operations, moved * NUMBER_BYTES[number], sizes)
     _require(*(len(dims) == 4 for dims in (query, key, value)))
     heads, tokens = (1, 2) if row.heads_first else (2, 1)
     pairs = query[0] * query[heads] * query[tokens] * key[tokens]

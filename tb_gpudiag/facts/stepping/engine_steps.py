@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
@@ -50,6 +52,17 @@ class EngineSteps:
         """Size of each batch as servers capture graphs for it, NONE where not known, shape (k,): its tokens,
         or its requests."""
         return np.where(self.tokens == NONE, self.requests, self.tokens)
+
+    def lengths(self, at_ns: Int64) -> tuple[Int64, list[str]]:
+        """Return the step that runs at each time, or NONE, and what the mark of each says of attention, as
+        operator_cost takes it."""
+        said = [json.dumps([str(mark.pairs), str(mark.keys)]) for mark in self.marks]
+        return np.searchsorted(self.steps.start_ns, at_ns, side="right") - 1, said
+
+
+NO_ENGINE = EngineSteps(
+    Steps([], np.zeros(0, np.int64), np.zeros(0, np.int64)), [], np.zeros(0, np.int64), False
+)
 
 
 def find_engine_steps(events: Events) -> EngineSteps | None:

@@ -30,6 +30,41 @@ def _products(
     return found.operators
 
 
+def _attention(mark: str, us: tuple[float, float]) -> list[OperatorTime]:
+    """Return attention of two layers of a server, over sequences of the lengths that the mark says."""
+    trace = TraceBuilder(devices=("NVIDIA H100 80GB HBM3",))
+    main = trace.thread()
+    main.annotation(mark, at=0, us=1_000)
+    sizes = [[64, 32, 128], [1_000, 8, 128], [1_000, 8, 128], [64, 32, 128]]
+    for layer in (0, 1):
+        at = 400 * layer
+        main.op("vllm::unified_attention_with_output", at=at + 1, us=40, shapes=sizes, types=[BF16] * 4)
+        main.launch("flash_fwd_kernel", at=at + 5, us=5, runs_at=at + 60, runs_us=us[layer])
+    return facts_of(trace).gpu.roofline.operators
+
+
+def test_attention_over_the_lengths_that_a_server_s_mark_says() -> None:
+    """By hand: 64 queries of 64 requests, each with 2,048 keys."""
+    mark = "execute_64_context_0(sq0sk0sqsq0sqsk0)_generation_64(sq64sk131072sqsq64sqsk131072)"
+    (found,) = _attention(mark, (200, 210))
+    assert (found.kind, found.calls) == (OperatorKind.ATTENTION, 2)
+    assert found.operations == 2 * (4 * 131_072 * 32 * 128)
+    assert found.bytes == 2 * 2 * (2 * 64 * 32 * 128 + 131_072 * 8 * 256)
+    assert found.reached == pytest.approx(found.bytes / 3.35e12 / 410e-6)
+
+
+@with_each(
+    ("mark", "us"),
+    [
+        ("execute_context_0(0)_generation_64(64)", (200, 210)),  # the mark says no lengths
+        # One layer looks at a window of the keys.
+        ("step[DECODE bs=64 g_sqsq=64 g_sqsk=131072 g_sk=131072]", (50, 200)),
+    ],
+)
+def test_attention_over_unknown_lengths_has_no_roofline(mark: str, us: tuple[float, float]) -> None:
+    assert _attention(mark, us) == []
+
+
 def test_arithmetic_limits_a_large_matmul() -> None:
     """By hand: 2 * 4096^3 = 137 GFLOP at 989 TFLOP/s are 139 us; 100 MB at 3.35 TB/s 30 us."""
     (product,) = _products("aten::mm", [[4096, 4096], [4096, 4096]], [BF16, BF16], 200)
