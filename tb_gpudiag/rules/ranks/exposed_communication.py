@@ -32,10 +32,12 @@ from tb_gpudiag.rules.answer import (
     RuleAnswer,
     Severity,
 )
-from tb_gpudiag.rules.rule import ERROR_SHARE, Claimed, Rule, fix_code, page_fixes
+from tb_gpudiag.rules.rule import ERROR_SHARE, Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.cpu_job import COMMUNICATES, cpu_time
 from tb_gpudiag.rules.shared.exposure_advice import (
+    FIXES,
     LATE_RANK,
+    OF_REASONS,
     ExposedUnit,
     fix_of,
     most_exposed,
@@ -51,8 +53,7 @@ from tb_gpudiag.wording.format import in_quotes, one_line, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, share_of
 from tb_gpudiag.wording.vocabulary import collective
 
-CODE = fix_code(__name__)
-FIXES = page_fixes(__name__)
+CODE = fix_code(OF_REASONS)
 
 # Public traces of jobs with few and small collectives show 2%, and those in which communication is the main
 # problem 15 to 64%. The verdict also requires a tenth of the step window before it names a limiter.

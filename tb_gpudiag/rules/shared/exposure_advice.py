@@ -13,7 +13,9 @@ from tb_gpudiag.wording.format import in_quotes, time_ns
 from tb_gpudiag.wording.quantity import duration, share_of
 from tb_gpudiag.wording.vocabulary import EXPOSURE_REASONS, unit_text
 
-FIXES = page_fixes("tb_gpudiag.rules.ranks.exposed_communication")
+OF_REASONS: Final = "tb_gpudiag.rules.shared.exposure_fixes"
+
+FIXES = page_fixes("tb_gpudiag.rules.ranks.exposed_communication") | page_fixes(OF_REASONS)
 
 # A reason for most of the exposed time decides what to do first.
 MOST: Final = levels.HALF

@@ -41,7 +41,7 @@ from tb_gpudiag.wording.format import in_quotes, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, per_step
 
 _RULE = "tb_gpudiag.rules.idle.host_bound"
-CODE, FIXES = fix_code(_RULE), page_fixes(_RULE)
+CODE, FIXES = fix_code(_RULE), page_fixes(_RULE) | page_fixes("tb_gpudiag.rules.shared.host_tasks")
 
 _INPUT_TASKS = frozenset({HostTask.TOKENIZING, HostTask.PREPARING})
 

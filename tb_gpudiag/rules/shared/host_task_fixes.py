@@ -19,7 +19,7 @@ from tb_gpudiag.vocabulary.frames import Frame
 from tb_gpudiag.vocabulary.torch_frames import HostTask
 from tb_gpudiag.wording.format import count, time_ns
 
-FIXES = page_fixes("tb_gpudiag.rules.idle.host_bound")
+FIXES = page_fixes("tb_gpudiag.rules.shared.host_tasks")
 
 
 class HostTaskFix(NamedTuple):
