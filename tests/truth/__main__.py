@@ -10,8 +10,8 @@ seen_jobs/, with the names of jobs that failed to run, or that the time was too 
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 import time
 import traceback
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ ENOUGH_S = 24 * 60
 """No job of all begins later than this: `make truth` ends within 25 minutes, or says what it left out."""
 
 
-def main(out: str, *names: str, gpu: bool) -> None:
+def main(out: str, names: Sequence[str], *, gpu: bool) -> None:
     scores: list[Score] = []
     left_out: list[str] = []
     began = time.monotonic()
@@ -96,5 +96,11 @@ def _line(found: Score) -> str:
 
 
 if __name__ == "__main__":
-    arguments = sys.argv[1:]
-    main(*(each for each in arguments if each != "--gpu"), gpu="--gpu" in arguments)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("out")
+    parser.add_argument("names", nargs="*", choices=[*JOBS, []], metavar="NAME")
+    parser.add_argument("--gpu", action="store_true", help="jobs that a GPU recorded: only score them")
+    given = parser.parse_args()
+    main(given.out, given.names, gpu=given.gpu)
