@@ -195,6 +195,11 @@ class HostWork:
         return done_again.calls_again(self._host, self._steps)
 
     @cached_property
+    def calls_on_more(self) -> done_again.Repeats:
+        """What a step calls again and again, each time on more."""
+        return done_again.calls_on_more(self._host, self._steps)
+
+    @cached_property
     def same_for_items(self) -> Bool:
         """Mask of the events in what loading may do alike for each item, shape (n,)."""
         return done_again.same_for_items(self._host, self._steps)
@@ -213,8 +218,13 @@ class HostWork:
 
     @cached_property
     def optimizer_steps(self) -> Bool:
-        """Mask of the events in steps of an optimizer, shape (n,)."""
-        return self._host.tree.under(match(self._host.events, OPTIMIZER_STEP))
+        """Mask of the events in steps of an optimizer, shape (n,), after the closure with a forward and a
+        backward pass that they may call first."""
+        host, start_ns = self._host, self._host.events.start_ns
+        step, backward = host.tree.outermost(match(host.events, OPTIMIZER_STEP)), host.in_backward
+        begins_ns = np.append(start_ns, np.iinfo(np.int64).max)  # NONE: never
+        np.maximum.at(begins_ns, step[backward & (step != NONE)], start_ns[backward & (step != NONE)] + 1)
+        return np.asarray(start_ns >= begins_ns[step], np.bool_)
 
     @cached_property
     def without_gradients(self) -> Bool:

@@ -39,6 +39,8 @@ def number_format(name: str) -> str:
 
 # A node of autograd's graph as it runs backward: one of torch's own, or a function of the user's own.
 AUTOGRAD_NODE = any_of(r"\w+Backward\d*", r"autograd::engine::evaluate_function: \w+")
+# One that may run Python: torch numbers its own.
+USER_NODE = any_of(r"(autograd::engine::evaluate_function: )?\w+Backward")
 # What the name of a function's node has after the function's own name.
 NODE_SUFFIX = "Backward"
 

@@ -5,9 +5,12 @@ values are equal, too; autograd's sequence numbers do.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
+
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64, marked, mask_of, summed
+from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, marked, mask_of, summed
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Window, groups
 from tb_gpudiag.facts.core.matching import match
@@ -18,6 +21,9 @@ from tb_gpudiag.vocabulary import marks, operators
 from tb_gpudiag.vocabulary.frames import is_own
 from tb_gpudiag.vocabulary.recorded import Category
 from tb_gpudiag.vocabulary.torch_frames import BY_CHANCE, ZERO_GRAD_FRAME
+
+# Batches that are sorted by their length grow as well, a few times.
+LEAST_GROWING = 8
 
 # Odd numbers, that spread what they multiply over 64 bits.
 _SPREAD = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
@@ -51,7 +57,7 @@ def backward_again(host: Host) -> tuple[Bool, Bool]:
         column[plain].astype(np.int64) for column in (events.name, events.sequence, events.forward_thread)
     ]
     clears = match(events, marks.ZERO_GRAD) | match(events, ZERO_GRAD_FRAME)
-    adds = match(events, operators.ACCUMULATES) & ~match(events, operators.BACKWARD_NODE)
+    adds = _adds_gradients(host)
     starts = [np.sort(events.start_ns[some]) for some in (match(events, marks.OPTIMIZER_STEP), clears, adds)]
     before = [np.searchsorted(start_ns, events.start_ns[plain]) for start_ns in starts]
     trained = np.stack(before[:2], axis=1)
@@ -81,31 +87,70 @@ def on_tables(host: Host) -> Bool:
 
 
 def calls_again(host: Host, steps: Steps) -> Repeats:
-    """Find what a step calls from one function with equal work: modules and the user's own functions. Of what
-    takes at least half of the longest time, with its backward pass, that which is called most often: calls of
-    an outer loop may need one another. Calls between which a backward pass or a batch begins have each its
-    own."""
-    events, tree, work = host.events, host.tree, _work(host)
+    """Find what a step calls from one function with equal work."""
+    events = host.events
+    return _repeats(host, steps, _work(host, (events.name, events.shapes, events.types)))
+
+
+def calls_on_more(host: Host, steps: Steps) -> Repeats:
+    """Find what a step calls from one function with the same operators, each time on the same amount more: a
+    model that goes over all of a text again for each token that it adds."""
+    events = host.events
+    sizes = [sum(prod(shape) for shape in tensor_shapes(text)) for text in events.input_shapes]
+    own = np.append(np.array(sizes, np.int64), 0)[events.shapes] * (events.category == Category.CPU_OP)
+    return _repeats(host, steps, _work(host, (events.name,)), host.tree.sum_below(own))
+
+
+def _repeats(host: Host, steps: Steps, work: Int64, size: Int64 | None = None) -> Repeats:
+    """Find the calls with equal work: of modules and the user's own functions. Of what takes at least half of
+    the longest time, with its backward pass, that which is called most often: calls of an outer loop may need
+    one another. Calls between which a batch begins, or a backward pass that adds to gradients, have each its
+    own; one that returns them, as for a derivative, begins nothing.
+
+    work: a number for it, shape (n,), 0 for none. size: what has to grow from call to call, shape (n,)."""
+    events, tree = host.events, host.tree
     python, own, loading = _functions(host)
     call = np.flatnonzero(python & ~loading & (own | match(events, marks.MODULE)) & (work != 0))
     step = np.searchsorted(steps.start_ns, events.start_ns[call], side="right")
-    begun = np.r_[host.backward_nodes, host.loads(Window(int(NONE), np.iinfo(np.int64).max))]
+    loads = host.loads(Window(int(NONE), np.iinfo(np.int64).max))
+    begun = np.r_[np.flatnonzero(_adds_gradients(host)), loads]
     since = np.searchsorted(np.sort(events.start_ns[begun]), events.start_ns[call])
     around = np.append(tree.nearest_of(python), NONE)[tree.parent[call]]
     names = (host.names(column) for column in (call, host.module[call], around))
     kind, first = groups(step, since, *names, work[call])
     calls, length_ns = np.bincount(kind), summed(kind, events.duration_ns[call], len(first))
     again_ns = (length_ns - events.duration_ns[call[first]]) * (len(steps) > 0)
+    if size is not None:
+        again_ns *= _grow(kind, size[call])
     # The same in all steps.
     one, _ = groups(*(host.names(column)[first] for column in (call, around)))
     of_one_ns = summed(one, again_ns, one.max(initial=0) + 1)
     often = np.where(2 * of_one_ns >= of_one_ns.max(initial=0), summed(one, calls, len(of_one_ns)), 0)
+    often *= size is None  # what grows, all of its parts do
     some = (one == np.lexsort((of_one_ns, often))[-1]) & (again_ns > 0)
     repeated = np.delete(call, first)[some[np.delete(kind, first)]]
     per_step = float(calls[some].sum() / max(1, len(np.unique(step[first[some]]))))
     one_call = int(np.append(call[first[some]], NONE)[0])
     again = tree.under(mask_of(repeated, len(events)))
     return Repeats(again | marked(again, host.forward), one_call, per_step)
+
+
+def _grow(kind: Int64, size: Int64) -> Bool:
+    """Mask of the kinds with several calls, each of which is larger than the one before by about as much.
+
+    kind, size: of each call in order of time, shape (c,)."""
+    order = np.argsort(kind, kind="stable")
+    same = np.diff(kind[order]) == 0
+    of, more = kind[order][1:][same], np.diff(size[order])[same]
+    least, most = np.full((2, kind.max(initial=-1) + 1), [[np.iinfo(np.int64).max], [0]])
+    np.minimum.at(least, of, more)
+    np.maximum.at(most, of, more)
+    return (np.bincount(kind) >= LEAST_GROWING) & (least > 0) & (most // 2 <= least)
+
+
+def _adds_gradients(host: Host) -> Bool:
+    """Mask of what adds to a weight's gradient, shape (n,). A pass that returns gradients only names it."""
+    return match(host.events, operators.ACCUMULATES) & ~match(host.events, operators.BACKWARD_NODE)
 
 
 def same_for_items(host: Host, steps: Steps) -> Bool:
@@ -132,13 +177,12 @@ def _functions(host: Host) -> tuple[Bool, Bool, Bool]:
     return python, own, host.loader | host.own_loader
 
 
-def _work(host: Host) -> Int64:
-    """Return a number for the operators below each host span and the shapes of their inputs, shape (n,): the
-    same for the same ones in any order; 0 without operators."""
+def _work(host: Host, columns: Sequence[Int32]) -> Int64:
+    """Return a number for the operators below each host span, as these columns of events tell them apart,
+    shape (n,): the same for the same ones in any order; 0 without operators."""
     events = host.events
-    columns = (events.name, events.shapes, events.types)
     mixed = np.zeros(len(events), np.uint64)
-    for column, spread in zip(columns, _SPREAD, strict=True):
+    for column, spread in zip(columns, _SPREAD, strict=False):
         mixed = (mixed ^ (column.astype(np.int64).view(np.uint64) * spread)) * _SPREAD[0]
         mixed ^= mixed >> np.uint64(32)
     mixed[events.category != Category.CPU_OP] = 0

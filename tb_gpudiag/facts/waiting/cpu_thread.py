@@ -10,6 +10,7 @@ takes a lock without a frame, and releases it in one.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import numpy as np
@@ -20,11 +21,11 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.vocabulary.marks import COMPILED_CODE
-from tb_gpudiag.vocabulary.operators import AUTOGRAD_NODE, NODE_SUFFIX
+from tb_gpudiag.vocabulary.operators import AUTOGRAD_NODE, NODE_SUFFIX, USER_NODE
 from tb_gpudiag.vocabulary.recorded import Category
 from tb_gpudiag.vocabulary.torch_frames import COMPILED_KERNEL, MESSAGE_WAIT, RELEASE
 
-# Autograd's own nodes spend microseconds between the operators that they call.
+# A function's node spends microseconds between the operators that it calls.
 LEAST_USER_CODE_NS: Final = 1_000_000
 
 
@@ -34,9 +35,11 @@ def cpu_thread(spans: CauseSpans, host: Host, under_way: Intervals) -> CauseSpan
     spans: as HostTime finds them. under_way: when a collective was."""
     if not len(spans.start_ns):
         return spans
-    in_node = marked(_nodes(host), spans.event)
+    in_node, in_function = (marked(_nodes(host, of), spans.event) for of in (AUTOGRAD_NODE, USER_NODE))
     long = spans.end_ns - spans.start_ns >= LEAST_USER_CODE_NS
-    cause = np.where(in_node & long & (spans.cause == Cause.DISPATCH), np.uint8(Cause.PYTHON), spans.cause)
+    cause = np.where(
+        in_function & long & (spans.cause == Cause.DISPATCH), np.uint8(Cause.PYTHON), spans.cause
+    )
     cause = np.where(marked(_compiled_kernels(host), spans.event), np.uint8(Cause.DISPATCH), cause)
     cause[(cause == Cause.PYTHON) & long & _waits_for_lock(spans, host)] = Cause.WAITING
     spans = spans._replace(cause=cause.astype(np.uint8))
@@ -61,12 +64,12 @@ def _waits_for_lock(spans: CauseSpans, host: Host) -> Bool:
     )
 
 
-def _nodes(host: Host) -> Bool:
-    """Mask of the operators that are nodes of autograd, or functions with such a node, shape (n,)."""
+def _nodes(host: Host, of: re.Pattern[str]) -> Bool:
+    """Mask of the operators that are such nodes of autograd, or functions with a node, shape (n,)."""
     events = host.events
     known = set(events.names)
     function = np.array([name + NODE_SUFFIX in known for name in events.names] or [False], np.bool_)
-    node = match(events, AUTOGRAD_NODE)
+    node = match(events, of)
     if function.any():
         node |= function[events.name]
     return node & (events.category == Category.CPU_OP) & ~match(events, COMPILED_CODE)

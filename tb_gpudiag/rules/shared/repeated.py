@@ -18,29 +18,45 @@ from tb_gpudiag.vocabulary.marks import module_name
 from tb_gpudiag.wording.format import figures, one_line, share
 from tb_gpudiag.wording.quantity import number
 
-_FIX = page_fixes("tb_gpudiag.rules.kernels.cpu_computing")["again"]
+_FIXES = page_fixes("tb_gpudiag.rules.kernels.cpu_computing")
+
+_EQUAL = (
+    "all but the first for",
+    "with the same operators on inputs of the same shapes. Whether the values are the same, too, or those of "
+    "one call depend on the one before, the trace does not show.",
+    _FIXES["again"],
+)
+_ON_MORE = (
+    "each on more than before, all but the first for",
+    "with the same operators, each time on as much more. So each call goes over what those before it saw.",
+    _FIXES["cache"],
+)
 
 
 def with_repeats(found: Finding, facts: Facts, lost: Lost, chosen: Bool) -> Finding:
     """Say what is called again and again if its calls but the first of each step are most of the finding.
 
     chosen: mask of the finding's time, shape (s,)."""
-    repeats, host = facts.host_work.calls_again, facts.host
-    again_ns = lost.total_ns(chosen & marked(repeats.again, lost.event))
+    work, host = facts.host_work, facts.host
+    both = ((work.calls_again, _EQUAL), (work.calls_on_more, _ON_MORE))
+    again_ns, (repeats, (how, summary, fix)) = max(
+        ((lost.total_ns(chosen & marked(one.again, lost.event)), (one, said)) for one, said in both),
+        key=lambda each: each[0],
+    )
     if again_ns < levels.HALF * max(1, lost.total_ns(chosen)):
         return found
     name = one_line(called(module_name(host.name(repeats.call))), 80)
     lost_share = share(again_ns, lost.window_ns)
     times = f"{figures(repeats.per_step)} times"
     caller = np.array(host.tree.ancestors(repeats.call)[-2:-1])
-    where = "".join(f" from {place_text(place)}" for place in places(host, caller, caller))
+    callers = [replace(place, time_ns=again_ns) for place in places(host, caller, caller)]
+    where = "".join(f" from {place_text(place)}" for place in callers)
     return replace(
         found,
-        title=f"{found.title}: a step runs {name} {times}, all but the first for {lost_share}",
-        summary=f"A step calls {name} {times}{where}, with the same operators on inputs of the same shapes. "
-        "Whether the values are the same, too, or those of one call depend on the one before, the trace does "
-        f"not show. {found.summary}",
-        fix=Fix(f"{_FIX.text} {found.fix.text}", f"{_FIX.code}\n\n{found.fix.code}".strip(), _FIX.url),
+        title=f"{found.title}: a step runs {name} {times}, {how} {lost_share}",
+        summary=f"A step calls {name} {times}{where}, {summary} {found.summary}",
+        places=[*callers, *found.places],  # what calls it is what to change
+        fix=Fix(f"{fix.text} {found.fix.text}", f"{fix.code}\n\n{found.fix.code}".strip(), fix.url),
         evidence=[
             *found.evidence,
             Evidence("Calls in a step", number(repeats.per_step, "call")),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.answer import CannotTell, Severity
 from tb_gpudiag.rules.idle.host_bound import RULE
@@ -368,3 +369,23 @@ def test_a_lock_that_another_thread_releases_was_waited_for(
 def test_a_first_step_that_waits_for_a_lock_is_no_warm_up(other: str, *, clear: bool, tmp_path: Path) -> None:
     facts = facts_of(_locked(other, first_us=40_000), tmp_path)
     assert is_clear(warmup_recorded.RULE.check(facts)) == clear
+
+
+@pytest.mark.parametrize(
+    ("node", "cause"), [("AddBackward0", Cause.DISPATCH), ("AlignBackward", Cause.PYTHON)]
+)
+def test_only_a_function_of_the_user_s_own_runs_python_in_a_node(
+    node: str, cause: Cause, tmp_path: Path
+) -> None:
+    """Torch's own nodes have a number. What takes long in one is no Python: the thread lost its core."""
+
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    for step in range(4):
+        at = step * 3_000
+        main.step(step, at=at, us=3_000).frame("train.py(12): train_step", at=at, us=3_000)
+        main.op("aten::mm", at=at, us=100)
+        main.op(node, at=at + 110, us=2_800, sequence=step, forward_thread=1)
+    spans = facts_of(trace, tmp_path).main_thread_spans
+    longest = spans.take(spans.end_ns - spans.start_ns >= 2_700_000)
+    assert {Cause(one) for one in longest.cause} == {cause}

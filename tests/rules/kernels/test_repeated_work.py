@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,9 @@ from tests.rules.stage import facts_of, figures, finding, findings
 STEPS = 4
 
 
-def _calls(tmp_path: Path, *, widths: tuple[int, ...], backward: bool = False, modules: int = 1) -> Facts:
+def _calls(tmp_path: Path, *, widths: tuple[int, ...], backward: str = "", modules: int = 1) -> Facts:
     """Steps of 1,000 us that call a module four times, on inputs of these widths by turns; between the calls,
-    backward passes. modules: how many there are."""
+    backward passes, if any: that "adds" to gradients, or "returns" them. modules: how many there are."""
     trace = TraceBuilder(devices=())
     main = trace.thread()
     for i in range(STEPS):
@@ -31,13 +32,18 @@ def _calls(tmp_path: Path, *, widths: tuple[int, ...], backward: bool = False, m
                 "aten::mm", at=begin + 1, us=198, shapes=[[width, 512], [512, 512]], sequence=4 * i + call
             )
             if backward:
-                main.op("MmBackward0", at=begin + 201, us=30, sequence=4 * i + call, forward_thread=1)
+                main.op("MmBackward0", at=begin + 201, us=20, sequence=4 * i + call, forward_thread=1)
+                if backward == "adds":
+                    main.op("torch::autograd::AccumulateGrad", at=begin + 222, us=5)
     return facts_of(trace, tmp_path)
 
 
-def test_a_module_that_a_step_calls_with_equal_work_is_named(tmp_path: Path) -> None:
-    found = finding(findings(RULE.check(_calls(tmp_path, widths=(64,))))[-1])
-    assert found.title.endswith("a step runs Encoder_0 4 times, all but the first for 59.4%")
+@pytest.mark.parametrize(("backward", "share"), [("", "59.4%"), ("returns", "65.4%")])
+def test_a_module_that_a_step_calls_with_equal_work_is_named(
+    backward: str, share: str, tmp_path: Path
+) -> None:
+    found = finding(findings(RULE.check(_calls(tmp_path, widths=(64,), backward=backward)))[-1])
+    assert found.title.endswith(f"a step runs Encoder_0 4 times, all but the first for {share}")
     assert "from translate (train.py, defined at line 9)" in found.summary
     assert found.fix.text.startswith("If the inputs of these calls are the same")
     assert "All but the first of each step" in figures(found)
@@ -45,7 +51,7 @@ def test_a_module_that_a_step_calls_with_equal_work_is_named(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     "others",
-    [{"widths": (64, 65, 66, 67)}, {"widths": (64,), "modules": 4}, {"widths": (64,), "backward": True}],
+    [{"widths": (64, 65, 66, 67)}, {"widths": (64,), "modules": 4}, {"widths": (64,), "backward": "adds"}],
 )
 def test_other_shapes_modules_and_batches_are_no_repeats(others: dict[str, object], tmp_path: Path) -> None:
     found = findings(RULE.check(_calls(tmp_path, **others)))[-1]  # type: ignore[arg-type]
@@ -160,3 +166,25 @@ def test_dropout_on_a_whole_table_is_work_on_all_of_its_rows(
     found = findings(RULE.check(facts_of(trace, tmp_path)))[0]
     assert found.title.startswith("Working on all rows of a table takes 79.0%") == reported
     assert ("F.embedding" in found.fix.code) == reported
+
+
+@pytest.mark.parametrize(
+    ("lengths", "grows"), [(range(96, 108), True), ([8, 9, 11, 15, 23, 39, 71, 135], False)]
+)
+def test_a_model_that_goes_over_a_text_again_for_each_token_is_named(
+    lengths: Sequence[int], *, grows: bool, tmp_path: Path
+) -> None:
+    """Batches that are sorted by length grow, too, but not by as much each time."""
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    for i in range(STEPS):
+        at = 1_000 * i
+        main.step(i, at=at, us=1_000)
+        main.frame("sample.py(9): generate", at=at, us=999)
+        for call, length in enumerate(lengths):
+            main.frame("nn.Module: GPT_0", at=at + 1 + 80 * call, us=78)
+            main.op("aten::mm", at=at + 2 + 80 * call, us=76, shapes=[[length, 64], [64, 64]])
+    found = finding(findings(RULE.check(facts_of(trace, tmp_path)))[-1])
+    assert ("a step runs GPT_0 12 times, each on more than before" in found.title) == grows
+    assert ("past_key_values" in found.fix.code) == grows
+    assert not grows or found.places[0].function == "generate"
