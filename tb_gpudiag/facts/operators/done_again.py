@@ -22,9 +22,6 @@ from tb_gpudiag.vocabulary.frames import is_own
 from tb_gpudiag.vocabulary.recorded import Category
 from tb_gpudiag.vocabulary.torch_frames import BY_CHANCE, ZERO_GRAD_FRAME
 
-# Batches that are sorted by their length grow as well, a few times.
-LEAST_GROWING = 8
-
 # Odd numbers, that spread what they multiply over 64 bits.
 _SPREAD = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
 
@@ -145,7 +142,7 @@ def _grow(kind: Int64, size: Int64) -> Bool:
     least, most = np.full((2, kind.max(initial=-1) + 1), [[np.iinfo(np.int64).max], [0]])
     np.minimum.at(least, of, more)
     np.maximum.at(most, of, more)
-    return (np.bincount(kind) >= LEAST_GROWING) & (least > 0) & (most // 2 <= least)
+    return (least > 0) & (most // 2 <= least) & (most > 0)
 
 
 def _adds_gradients(host: Host) -> Bool:

@@ -20,13 +20,18 @@ from tb_gpudiag.wording.quantity import number
 
 _FIXES = page_fixes("tb_gpudiag.rules.kernels.cpu_computing")
 
+# Batches that are sorted by their length grow as well, a few times.
+LEAST_GROWING = 8
+
 _EQUAL = (
+    1,
     "all but the first for",
     "with the same operators on inputs of the same shapes. Whether the values are the same, too, or those of "
     "one call depend on the one before, the trace does not show.",
     _FIXES["again"],
 )
 _ON_MORE = (
+    LEAST_GROWING,
     "each on more than before, all but the first for",
     "with the same operators, each time on as much more. So each call goes over what those before it saw.",
     _FIXES["cache"],
@@ -39,8 +44,11 @@ def with_repeats(found: Finding, facts: Facts, lost: Lost, chosen: Bool) -> Find
     chosen: mask of the finding's time, shape (s,)."""
     work, host = facts.host_work, facts.host
     both = ((work.calls_again, _EQUAL), (work.calls_on_more, _ON_MORE))
-    again_ns, (repeats, (how, summary, fix)) = max(
-        ((lost.total_ns(chosen & marked(one.again, lost.event)), (one, said)) for one, said in both),
+    again_ns, (repeats, (_, how, summary, fix)) = max(
+        (
+            (lost.total_ns(chosen & marked(one.again, lost.event)) * (one.per_step >= said[0]), (one, said))
+            for one, said in both
+        ),
         key=lambda each: each[0],
     )
     if again_ns < levels.HALF * max(1, lost.total_ns(chosen)):
