@@ -34,6 +34,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.build import build_report
 from tb_gpudiag.report.diagnosis import Progress, read_facts
 from tb_gpudiag.trace.files.find import TraceFile
+from tb_gpudiag.vocabulary.frames import Frame
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.vocabulary.marks import STEP
 from tb_gpudiag.wording.format import one_line
@@ -81,6 +82,7 @@ def collective_table(facts: Facts, step_starts: Int64, left_out: list[str]) -> p
             "exposed_ns": exposure.exposed_ns,
             "annotation": [one_line(name, _LONGEST_OF_COLLECTIVE) for name in exposure.annotation],
             "caller": exposure.caller,
+            "called_at": _functions(host, called),
             "unit": [one_line(name, _LONGEST_OF_COLLECTIVE) for name in exposure.unit],
             "number": exposure.number,
             "why": [ExposureReason(why).name.lower() for why in exposure.why.tolist()],
@@ -117,6 +119,18 @@ def _places(
     return place, place_ns
 
 
+def _functions(host: Host, event: Int64) -> list[str]:
+    """Return the user's function of each event, which may be NONE; "" where none is known."""
+    codes, member = np.unique(np.where(event == NONE, NONE, host.place[event]), return_inverse=True)
+    texts = [_label(host.frame(code), "") for code in codes.tolist()]
+    return [texts[i] for i in member.tolist()]
+
+
+def _label(frame: Frame | None, other: str) -> str:
+    text = other if frame is None else f"{frame.function} ({frame.file})"
+    return "" if STEP.fullmatch(text) else one_line(text, _LONGEST_OF_COLLECTIVE)
+
+
 def _labels(host: Host, event: Int64) -> tuple[Int64, list[str]]:
     """Return the function of each event, else its operator, else the event itself: as numbers, and their
     texts."""
@@ -124,12 +138,8 @@ def _labels(host: Host, event: Int64) -> tuple[Int64, list[str]]:
     operator = np.where(host.operator[event] == NONE, event, host.operator[event])
     name = host.events.name[operator].astype(np.int64)
     codes, member = np.unique(np.where(frame == NONE, -2 - name, frame), return_inverse=True)
-    texts = []
-    for code in codes.tolist():
-        found = host.frame(code) if code >= 0 else None
-        text = f"{found.function} ({found.file})" if found is not None else host.events.names[-2 - code]
-        texts.append("" if STEP.fullmatch(text) else one_line(text, _LONGEST_OF_COLLECTIVE))
-    return member, texts
+    named = [(code, host.events.names[-2 - code] if code < NONE else "") for code in codes.tolist()]
+    return member, [_label(host.frame(max(NONE, code)), name) for code, name in named]
 
 
 def _work(facts: Facts, since: Int64, until: Int64) -> dict[str, Int64]:

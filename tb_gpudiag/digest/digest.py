@@ -20,7 +20,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.step_time import StepTime, step_time
 from tb_gpudiag.vocabulary.recorded import Recorder
 
-VERSION: Final = 11
+VERSION: Final = 12
 """Rises whenever the columns change, or what they mean."""
 
 WORK: Final = ("computing", "copying", "communicating")
@@ -70,6 +70,7 @@ COLLECTIVES: Final = pa.schema(
         ("exposed_ns", _NUMBER),  # nothing computes meanwhile
         ("annotation", _TEXT),  # the nearest user annotation around its launch
         ("caller", _TEXT),  # fsdp, optimizer, functional, gradients: see vocabulary/collective_kinds.py
+        ("called_at", _TEXT),  # the user's function that calls it, or ""
         ("unit", _TEXT),  # FSDP's unit or the module that it is for, or ""
         ("number", _NUMBER),  # among those of its step with the same kind and caller, from 1
         ("why", _TEXT),  # why it is exposed: see facts/kernels/exposure_reasons.py

@@ -51,6 +51,7 @@ class RankOperations:
     group: TextColumn
     annotation: TextColumn
     caller: TextColumn
+    called_at: TextColumn
     unit: TextColumn
     why: TextColumn
     place: TextColumn
@@ -107,6 +108,7 @@ def operations_of(members: Sequence[Digest]) -> RankOperations:
         group=texts("group"),
         annotation=texts("annotation"),
         caller=texts("caller"),
+        called_at=texts("called_at"),
         unit=texts("unit"),
         why=texts("why"),
         place=texts("place"),

@@ -3,10 +3,14 @@ recorded, and what a job saves if its ranks no longer send something."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tb_gpudiag.arrays import Int64
+import numpy as np
+
+from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.rules.answer import CannotTell, Evidence, Place, SavingBasis
+from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import in_quotes, numbers_text, one_line, ranks_text
 from tb_gpudiag.wording.vocabulary import CAUSES, term
 
@@ -14,6 +18,8 @@ if TYPE_CHECKING:
     from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 
 from tb_gpudiag.rules.answer import Saving
+
+_MOST_PLACES: Final = 5
 
 LATE_RECORDING = "late_recording"
 """Why the last rank was late: its recording started late. All other reasons are parts of the rank's time."""
@@ -93,6 +99,20 @@ def place_of(text: str, time_ns: int = 0) -> Place:
     if function and file.endswith(")"):
         return Place(file=one_line(file[:-1]), function=one_line(function), time_ns=time_ns)
     return Place(operator=one_line(text), time_ns=time_ns)
+
+
+def most_places(texts: Sequence[str], time_ns: Int64) -> list[Place]:
+    """Return the places where most time goes, and no small ones. time_ns: of each text."""
+    most = [(texts[i], int(time_ns[i])) for i in np.argsort(-time_ns)[:_MOST_PLACES].tolist()]
+    return [place_of(text, ns) for text, ns in most if text and ns > levels.SIZEABLE * time_ns.max(initial=0)]
+
+
+def called_from(facts: JobFacts, chosen: Bool) -> list[Place]:
+    """Return the user's functions that call these operations, most time first. chosen: mask, shape (n,)."""
+    operations = facts.operations
+    length_ns, at = operations.end_ns - operations.start_ns, operations.called_at
+    time_ns = np.bincount(at.code[chosen], length_ns[chosen], len(at.texts)) / len(facts.set.members)
+    return most_places(at.texts, time_ns.astype(np.int64))
 
 
 def collective_text(kind: str) -> str:

@@ -11,7 +11,7 @@ from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.bandwidth import SMALL_BYTES, SizeClass
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.rules.job_verdict import limiter_parts
-from tb_gpudiag.jobs.rules.job_words import at_most, capitalized, collective_text
+from tb_gpudiag.jobs.rules.job_words import at_most, called_from, capitalized, collective_text
 from tb_gpudiag.jobs.rules.small_collectives import rows_of
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import fix_code, page_fixes
@@ -76,6 +76,7 @@ def check(facts: JobFacts) -> RuleAnswer:
         summary="All ranks have arrived, data moves, and nothing computes. Whether the job needs all of this "
         "data, the traces cannot show.",
         fix=FIXES["fewer"] if 0 < most.bytes <= SMALL_BYTES else FIXES["less"],
+        places=called_from(facts, facts.operations.of_kinds({most.kind})),
         cost_ns=transfer_ns,
         saving=at_most(facts, communicating_ns),
         evidence=[
@@ -151,6 +152,7 @@ def _each_micro_batch(facts: JobFacts, exposed_ns: int) -> Finding:
         f"{share(exposed_ns, facts.job_ns)} of the time",
         summary=_SHARDED if sharded else _REPLICATED,
         fix=KEEP_WHOLE if sharded else REDUCE_ONCE,
+        places=called_from(facts, chosen),
         cost_ns=exposed_ns,
         # There may be memory for some units only.
         saving=at_most(facts, freed_ns, sure_ns=0 if sharded else _transfer_ns(facts, chosen)),
@@ -184,6 +186,7 @@ def _of_sent_again(facts: JobFacts, again: _SentAgain, chosen: Bool) -> Finding:
         title=f"{again.title}: {share(again_ns, facts.job_ns)} of the time",
         summary=again.summary,
         fix=again.fix,
+        places=called_from(facts, chosen),
         cost_ns=again_ns,
         saving=at_most(facts, again_ns, sure_ns=_transfer_ns(facts, chosen)),
         evidence=[
@@ -204,6 +207,7 @@ def _buffers(facts: JobFacts, chosen: Bool) -> Finding:
         summary=f"DistributedDataParallel sends the buffers of rank 0 to all ranks, in messages{of}, and the "
         "forward pass waits for them. Whether they have to be equal, the traces cannot show.",
         fix=FIXES["buffers"],
+        places=called_from(facts, chosen),
         cost_ns=buffers_ns,
         saving=at_most(facts, max(buffers_ns, length_ns)),
         evidence=[

@@ -11,7 +11,7 @@ from tb_gpudiag.arrays import Int64
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.replay.job_replay import JobChange
-from tb_gpudiag.jobs.rules.job_words import culprits_text, place_of
+from tb_gpudiag.jobs.rules.job_words import culprits_text, most_places
 from tb_gpudiag.jobs.rules.uneven_ranks import Uneven
 from tb_gpudiag.jobs.step_parts import ids_of
 from tb_gpudiag.report import report_pb2 as pb
@@ -39,8 +39,6 @@ _OF_THE_JOB: Final = {"ranks", "recording"}
 
 # A hint that most ranks have is worth a line of the job's report if its fix would be noticed.
 LEAST_SHARE_OF_HINT = levels.SIZEABLE
-
-_MOST_PLACES: Final = 5
 
 WAIT_LESS: Final = "the ranks then wait less for one another, as a replay of the job shows"
 
@@ -207,10 +205,7 @@ def late_places(facts: JobFacts, members: Int64, part: str) -> list[Place]:
     others = max(1, len(facts.set.members) - len(members))
     theirs = np.bincount(operations.place.code[rest], operations.place_ns[rest], places) / others
     more = (ours - theirs).astype(np.int64)
-    least = levels.SIZEABLE * more.max()
-    best = [i for i in np.argsort(-more)[:_MOST_PLACES].tolist() if more[i] > least > 0]
-    texts = operations.place.texts
-    return [place_of(texts[i], int(more[i])) for i in best if texts[i]]
+    return most_places(operations.place.texts, more)
 
 
 def fix_of(finding: pb.Finding | None) -> Fix | None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.bandwidth import SMALL_BYTES
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.operations import COMPUTING
 from tb_gpudiag.jobs.rules.job_verdict import limiter_parts
-from tb_gpudiag.jobs.rules.job_words import at_most, capitalized, collective_text
+from tb_gpudiag.jobs.rules.job_words import at_most, called_from, capitalized, collective_text
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, RuleAnswer
 from tb_gpudiag.rules.rule import page_fixes
 from tb_gpudiag.vocabulary import levels
@@ -72,6 +72,7 @@ def check(facts: JobFacts) -> RuleAnswer:
         summary=f"{capitalized(kind)} operations of {size_bytes(rows.bytes)} follow one another, and nothing "
         "computes between them. Each takes at least its latency, whatever its size: this is all of that.",
         fix=FIXES["flat"],
+        places=called_from(facts, _rows(facts)[0] != NONE),
         cost_ns=rows.lost_ns,
         saving=at_most(facts, rows.saved_ns, beyond=_CALLS),
         evidence=[
@@ -123,7 +124,7 @@ def units_of(facts: JobFacts, caller: str) -> SmallCollectives:
     """Add up the messages of FSDP, or those of hooks on gradients as of DDP, if most of them are small. They
     are no row: their units compute in between. count: in a step of a rank."""
     operations, waits, members = facts.operations, facts.waits, len(facts.set.members)
-    whole = operations.of_kinds(_JOINABLE) & operations.caller.where(lambda text: text == caller)
+    whole = _of(facts, caller)
     small = whole & (operations.bytes > 0) & (operations.bytes <= SMALL_BYTES)
     several = int(small.sum()) // members
     count = several // max(1, len(facts.own_time.steps))
@@ -146,6 +147,12 @@ def units_of(facts: JobFacts, caller: str) -> SmallCollectives:
         time_ns=time,
         freed_ns=time if facts.on_gpu else freed,
     )
+
+
+def _of(facts: JobFacts, caller: str) -> Bool:
+    """Mask of the operations of one tensor with this caller, shape (n,)."""
+    operations = facts.operations
+    return operations.of_kinds(_JOINABLE) & operations.caller.where(lambda text: text == caller)
 
 
 def _added_up(
@@ -171,6 +178,7 @@ def _of_units(facts: JobFacts, units: SmallCollectives) -> Finding:
         summary=f"A message of {size_bytes(units.bytes)} takes as long as its latency. {together} of several "
         "layers can travel together.",
         fix=fix,
+        places=called_from(facts, _of(facts, units.kind)),
         cost_ns=units.lost_ns,
         saving=at_most(facts, units.saved_ns, beyond=_CALLS),
         evidence=[

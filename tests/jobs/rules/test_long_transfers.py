@@ -65,6 +65,7 @@ def reductions(by_the_loop: int, **about: int) -> list[Digest]:
 
     def change(rank: int, number: int, row: dict[str, Any]) -> None:
         row["caller"], row["bytes"] = ("", by_the_loop // 2) if number % 3 else ("gradients", 1 << 20)
+        row["called_at"] = "average (train.py)" if number % 3 else "step (train.py)"
 
     return job(2, 5, collectives=3, transfer_ms=0.5, change=change, about=lambda rank: about)
 
@@ -75,6 +76,7 @@ def test_gradients_that_are_reduced_twice_are_found() -> None:
     assert answer.title.startswith("Gradients are reduced twice in each step")
     assert answer.cost_ns == 5 * 2 * MS // 2
     assert "average_gradients" in answer.fix.code
+    assert [place.function for place in answer.places] == ["average"]
     assert isinstance(check(facts_of(reductions(1 << 19))), Clear)
 
 
