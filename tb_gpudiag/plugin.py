@@ -131,8 +131,8 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
         return _json(request, to_json(self._service.runs(known, first)))
 
     def _report(self, request: wrappers.Request) -> wrappers.Response:
-        id_, ahead = _ID.read(request.args), _AHEAD.read(request.args)
-        return _stated(request, pb.ReportState, self._service.report(id_, awaited=not ahead))
+        ask = self._service.report_ahead if _AHEAD.read(request.args) else self._service.report
+        return _stated(request, pb.ReportState, ask(_ID.read(request.args)))
 
     def _slice(self, kind: str) -> Route:
         def answer(request: wrappers.Request) -> wrappers.Response:
@@ -164,7 +164,8 @@ class GpudiagPlugin(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard 
         return wrappers.Response(found, headers=headers, content_type="application/octet-stream")
 
     def _job(self, request: wrappers.Request) -> wrappers.Response:
-        return _stated(request, pb.ReportState, self._service.job(_ID.read(request.args)))
+        id_, ahead = _ID.read(request.args), _AHEAD.read(request.args)
+        return _stated(request, pb.ReportState, self._service.job(id_, awaited=not ahead))
 
     def _history(self, request: wrappers.Request) -> wrappers.Response:
         return _stated(request, pb.ReportState, self._service.history(_RUN.read(request.args)))

@@ -14,7 +14,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.slice_table import SLICES, QueryValues
 from tb_gpudiag.service.analyses.analysis_queue import MODULE, AnalysisQueue
 from tb_gpudiag.service.analyses.reductions import Reduced, Reductions
-from tb_gpudiag.service.analyses.task import Pending, Task, diagnosis_key
+from tb_gpudiag.service.analyses.task import Pending, Task, keys_of
 from tb_gpudiag.service.caches.cache import Cache
 from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.exports import Export, Exports, Order
@@ -29,6 +29,9 @@ from tb_gpudiag.trace.files.source import is_remote
 from tb_gpudiag.version import __version__
 
 _Found = TypeVar("_Found")
+
+
+_WRITING = Pending("queued", stage="The file is still being written.")
 
 
 class UnknownTrace(Exception):
@@ -104,14 +107,34 @@ class Service:
         self._index.snapshot()
         return self._overview.runs(known, first)
 
-    def report(self, id_: str, *, awaited: bool = True) -> bytes | Pending:
+    def report(self, id_: str) -> bytes | Pending:
         """Return the ReportState as gzipped JSON, or queue the analysis. It may be of one that still runs.
-        awaited: see AnalysisQueue.ask. Raises UnknownTrace: there is no such trace (any more)."""
-        record = self._entry(id_).record
-        if record is not None:
-            return record.answer
-        found = self._result(id_, self._read_report, awaited=awaited)
-        return found.report or found if isinstance(found, Pending) else found
+        Raises UnknownTrace: there is no such trace (any more)."""
+        entry = self._entry(id_)
+        if entry.record is not None:
+            return entry.record.answer
+        found = self._result(id_, lambda key, _: self._read_report(key))
+        keys = keys_of(entry)
+        if not isinstance(found, Pending) or found.state == "failed" or keys is None:
+            return found
+        if self._cache.place(keys.report) is None:
+            self._analyses.cancel(keys.report)  # it would read the trace a second time
+            return found.report or found
+        try:
+            return found.report or self._read_report(keys.report)
+        except (CorruptEntry, OSError):
+            return found
+
+    def report_ahead(self, id_: str) -> Pending:
+        """Have a trace diagnosed that nobody waits for, without its timeline. Return how far that is. Raises
+        UnknownTrace: there is no such trace (any more)."""
+        entry = self._entry(id_)
+        keys = keys_of(entry)
+        if keys is None:
+            return _WRITING if entry.record is None else Pending("failed", error=_no_trace(entry))
+        if self._cache.place(keys.whole) is not None or self._cache.place(keys.report) is not None:
+            return Pending("ready", 1.0)
+        return self._analyses.ask(keys.report, Task(entry.file, "report"), awaited=False)
 
     def slice(self, kind: str, id_: str, values: QueryValues) -> bytes | Pending:
         """Return a slice of the trace's timeline or memory, as gzipped JSON. kind, values: of SLICES.
@@ -148,14 +171,15 @@ class Service:
             raise found.error
         return found
 
-    def job(self, id_: str) -> bytes | Pending:
-        """Return the ReportState of the job that this trace is a rank of, as gzipped JSON. Raises
-        UnknownTrace: there is no such trace (any more)."""
+    def job(self, id_: str, *, awaited: bool = True) -> bytes | Pending:
+        """Return the ReportState of the job that this trace is a rank of, as gzipped JSON. awaited: see
+        AnalysisQueue.ask. Raises UnknownTrace: there is no such trace (any more)."""
         entry = self._entry(id_)
         error = _without_trace(entry)
         if error is not None:
             return Pending("failed", error=error)
-        found = self._reductions.ask("job", [ranks_of(self._entries().values(), entry)])
+        ranks = ranks_of(self._entries().values(), entry)
+        found = self._reductions.ask("job", [ranks], awaited=awaited)
         self._overview.note_job(id_, found)
         return _content(found)
 
@@ -182,7 +206,9 @@ class Service:
     def cancel(self, id_: str) -> bool:
         """Stop the queued or running analysis of this trace. Return False if there is none."""
         entry = self._entries().get(id_)
-        return entry is not None and self._analyses.cancel(diagnosis_key(entry))
+        keys = keys_of(entry) if entry is not None else None
+        stopped = [self._analyses.cancel(key) for key in keys or ()]
+        return any(stopped)
 
     def status(self) -> dict[str, Any]:
         """Return the state of the service, for troubleshooting."""
@@ -201,9 +227,9 @@ class Service:
         self._overview.look_up(snapshot)
         if self._left_at_start and snapshot.entries:
             for trace in newest_of_runs(snapshot.entries.values())[: self._left_at_start]:
-                key = diagnosis_key(trace)
-                if key and self._cache.place(key) is None:
-                    self._analyses.begin(key, Task(trace.file))
+                keys = keys_of(trace)
+                if keys is not None and self._cache.place(keys.whole) is None:
+                    self._analyses.begin(keys.whole, Task(trace.file))
             self._left_at_start = 0
 
     def _entries(self) -> Mapping[str, TraceEntry]:
@@ -217,22 +243,19 @@ class Service:
             raise GoneTrace(id_) if self._overview.may_be_gone(id_) else UnknownTrace(id_)
         return entry
 
-    def _read_report(self, key: str, _path: Path) -> bytes:
+    def _read_report(self, key: str) -> bytes:
         entry = self._cache.find(key)
         if entry is None:
             raise CorruptEntry.at(key)
         return entry.report_gz()
 
-    def _result(
-        self, id_: str, read: Callable[[str, Path], _Found], *, awaited: bool = True
-    ) -> _Found | Pending:
+    def _result(self, id_: str, read: Callable[[str, Path], _Found]) -> _Found | Pending:
         """Return what `read` returns for the trace's cache entry. Queue the analysis if there is no entry."""
         trace = self._entry(id_)
-        if trace.record is not None:
-            return Pending("failed", error=_no_trace(trace))
-        if not trace.content:
-            return Pending("queued", stage="The file is still being written.")
-        key = diagnosis_key(trace)
+        keys = keys_of(trace)
+        if keys is None:
+            return _WRITING if trace.record is None else Pending("failed", error=_no_trace(trace))
+        key = keys.whole
         path = self._cache.place(key)
         if path is not None:
             try:
@@ -252,7 +275,7 @@ class Service:
                     "failed",
                     error=Unreadable(f"The cached result cannot be read: {reason}.", where=str(path)),
                 )
-        return self._analyses.ask(key, Task(trace.file), awaited=awaited)
+        return self._analyses.ask(key, Task(trace.file))
 
 
 def _content(found: Reduced | Pending) -> bytes | Pending:

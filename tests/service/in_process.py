@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tb_gpudiag.errors import Defect, GpudiagError
-from tb_gpudiag.service.analyses import analysis_queue
+from tb_gpudiag.service.analyses import worker_pool
 from tb_gpudiag.service.processes import gate
 from tb_gpudiag.service.processes.child import ChildMessage, MessageKind
 
@@ -26,8 +26,10 @@ class InProcess:
     """Stands in for a Child: answers in a thread. It cannot be killed: it ends."""
 
     last_output = b""
+    is_closed = is_used = False
 
-    def __init__(self, module: str, **_: object) -> None:
+    def __init__(self, module: str, *, nice: int = 0, **_: object) -> None:
+        self.nice = nice
         self._answer = importlib.import_module(module).answer
 
     def ask(self, request: dict[str, Any], within_s: float | None = None) -> ChildMessage:
@@ -80,7 +82,7 @@ class InProcessReply:
 def analyses_in_process() -> Iterator[None]:
     """Start threads and not processes within this block."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(analysis_queue, "Child", InProcess)
+        patch.setattr(worker_pool, "Child", InProcess)
         patch.setattr(gate, "Child", InProcess)
         patch.setattr(gate, "kept", threading.local())
         yield

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tb_gpudiag.errors import Defect, LimitReached, NotATrace, ProcessFailed
-from tb_gpudiag.service.analyses import analysis_queue
+from tb_gpudiag.service.analyses import analysis_queue, worker_pool
 from tb_gpudiag.service.analyses.analysis_queue import MODULE, AnalysisQueue
 from tb_gpudiag.service.analyses.task import Pending, Task
 from tb_gpudiag.service.caches.cache import Cache
@@ -90,6 +90,47 @@ def test_the_result_of_an_analysis_is_in_the_cache(desk: Callable[..., Desk]) ->
     eventually(lambda: here.analyses.state("a") is None)
 
 
+def analyzed(here: Desk, *texts: str) -> list[str]:
+    """Have files with these texts analyzed, one after the other, and return the processes that began one."""
+    for name, text in zip("abcd", texts, strict=False):
+        here.ask(name, text)
+        eventually(partial(here.cache.find, name))
+        eventually(lambda: here.analyses.counts()["running"] == 0)
+
+    return [line.split()[0] for line in here.starts()]
+
+
+def test_one_process_does_one_analysis_after_another_until_it_is_idle(
+    desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_pool, "IDLE_S", 1.0)
+    first, second = analyzed(desk(), "fine", "spoils nothing")
+    assert first == second
+    eventually(lambda: not is_alive(int(first)))
+
+
+def test_who_crashes_after_another_file_is_tried_in_a_process_of_its_own(desk: Callable[..., Desk]) -> None:
+    here = desk()
+    first, again, own = analyzed(here, "fine", "spoiled")
+    assert first == again != own
+    assert here.cache.note == ""  # the half draft is not in the way
+
+
+def test_a_process_that_keeps_memory_is_replaced(desk: Callable[..., Desk]) -> None:
+    first, second = analyzed(desk(memory_limit_bytes=1200 * MIB), "large", "fine")
+    assert first != second
+
+
+def test_a_worker_is_kept_for_what_somebody_waits_for(desk: Callable[..., Desk]) -> None:
+    here = desk()
+    for name in "ab":
+        path = write_trace(here.folder, name, "hang")
+        here.analyses.ask(name, Task(trace_file(path)), awaited=False)
+    eventually(lambda: here.analyses.counts()["running"] == 1)
+    here.pid("c")
+    assert here.analyses.counts() == {"queued": 1, "running": 2, "failed": 0}
+
+
 def test_progress_and_stage_are_reported(desk: Callable[..., Desk]) -> None:
     here = desk()
     here.ask("a", "hang")
@@ -135,7 +176,7 @@ def test_the_queue_says_how_long_it_takes(desk: Callable[..., Desk], monkeypatch
 def test_only_what_somebody_waits_for_runs_beside_other_programs(
     desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(child.Child.__init__.__kwdefaults__ or {}, "nice", 3)
+    monkeypatch.setattr(analysis_queue, "NICE", 3)
     here = desk()
     pids = {}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,24 @@ def test_the_row_of_a_job_has_its_verdict_and_not_one_rank_s(
     assert row().sentence == of_job.sentence
 
 
+def test_what_is_analyzed_ahead_is_in_the_lists_and_opens_at_once(
+    service: Callable[[], Service], tmp_path: Path
+) -> None:
+    simulate_job(DistributedJob("ddp", ranks=3, steps=2), seed=0).write(tmp_path / "log" / "job")
+    served = service()
+    id_ = served.runs().rows[0].trace_id
+    assert eventually(lambda: served.report_ahead(id_).state == "ready")
+    assert served.runs().rows[0].state == pb.TraceEntry.ranks
+    answer(lambda: served.job(id_, awaited=False))
+    assert {entry.state for entry in served.traces().traces} == {pb.TraceEntry.ready}
+    assert all(entry.sentence for entry in served.traces().traces)
+    assert served.runs().rows[0].state == pb.TraceEntry.ready
+    for entry in served.traces().traces:
+        assert state_of(served, entry.id) == pb.ReportState.running  # the report, before its timeline
+        assert answer(partial(served.slice, "timeline", entry.id, {}))
+        assert state_of(served, entry.id) == pb.ReportState.ready
+
+
 def test_traces_that_are_not_one_job_keep_the_row_of_a_trace(
     service: Callable[[], Service], tmp_path: Path
 ) -> None:
@@ -207,12 +226,13 @@ def test_the_digest_of_a_diagnosed_trace_needs_no_process(
     eventually(lambda: {state_of(served, entry.id) for entry in (one, other)} == {pb.ReportState.ready})
     kinds: list[str] = []
 
-    class Counted(InProcess):
-        def messages(self, request: dict[str, Any], within_s: float | None = None) -> Iterator[ChildMessage]:
-            kinds.append(request["task"]["kind"])
-            return super().messages(request, within_s)
+    ask = InProcess.messages
 
-    monkeypatch.setattr(analysis_queue, "Child", Counted)
+    def counted(child: InProcess, request: dict[str, Any]) -> Iterator[ChildMessage]:
+        kinds.append(request["task"]["kind"])
+        return ask(child, request)
+
+    monkeypatch.setattr(InProcess, "messages", counted)
     answer(lambda: served.compare(one.id, other.id))
     assert kinds == ["compare"]
 

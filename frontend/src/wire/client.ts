@@ -145,9 +145,14 @@ export async function fetchReport(id: string, signal?: AbortSignal): Promise<Rep
   return (await get("report", { id }, signal)) as ReportState;
 }
 
-/** Have a trace analyzed that nobody waits for: other programs on that machine come first. */
+/** Have a trace diagnosed that nobody waits for: other programs on that machine come first. */
 export async function analyzeAhead(id: string): Promise<void> {
   await get("report", { id, ahead: 1 });
+}
+
+/** The same for all ranks that were recorded together with a trace. */
+export async function analyzeJobAhead(id: string, signal: AbortSignal): Promise<ReportState> {
+  return (await get("job", { id, ahead: 1 }, signal)) as ReportState;
 }
 
 export interface TimeSpan {

@@ -1,4 +1,4 @@
-"""A queue of analyses. Each runs in a process of its own, with limits on time and memory.
+"""A queue of analyses. They run in a few processes, one after the other, each with limits on time and memory.
 
 A process does not block the other tabs of TensorBoard, can be killed, and frees its memory. All threads are
 daemons, so TensorBoard exits without waiting for them.
@@ -13,16 +13,19 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from tb_gpudiag.errors import Defect, GpudiagError, NoAnswer, ProcessFailed, Unreadable
-from tb_gpudiag.service.analyses.task import Pending, Task, copied_digest
+from tb_gpudiag.service.analyses.task import Pending, Task
+from tb_gpudiag.service.analyses.worker_pool import WorkerPool
 from tb_gpudiag.service.caches.cache import Cache
 from tb_gpudiag.service.caches.cache_entry import CacheEntry
 from tb_gpudiag.service.caches.claims import WAITING as WAITING_FOR_OTHERS
 from tb_gpudiag.service.processes.child import Child, ChildEnded, MessageKind
 from tb_gpudiag.service.processes.memory_limit import out_of_time
+from tb_gpudiag.service.processes.process_setup import NICE
 from tb_gpudiag.service.settings import Settings
 from tb_gpudiag.trace.files.source import WAITING_FOR_STORE
 from tb_gpudiag.wording.format import ordinal
@@ -69,7 +72,6 @@ logger = logging.getLogger("tensorboard")
 class _Analysis:
     key: str
     task: Task
-    child: Child
     asked_s: float
     queued_s: float  # when it was first asked for
     state: Literal["queued", "running", "failed", "done"] = "queued"
@@ -81,6 +83,7 @@ class _Analysis:
     ended_s: float = 0.0
     not_before_s: float = 0.0  # when it is tried again
     drafts: list[Path] = field(default_factory=list)
+    child: Child | None = None  # of the worker that runs it
     stopped: GpudiagError | None = None  # why its process was killed
     failures: int = 0  # processes that failed in a row
     crashes: int = 0  # of these, processes that ended without an answer
@@ -90,9 +93,15 @@ class _Analysis:
     def is_abandoned(self, now_s: float) -> bool:
         return not self.unasked and now_s - self.asked_s > ABANDONED_AFTER_S
 
-    def turn(self, now_s: float) -> tuple[float, float]:
+    def stop(self, reason: GpudiagError) -> None:
+        """Kill its process, now or as soon as there is one."""
+        self.stopped = self.stopped or reason
+        if self.child is not None:
+            self.child.close()
+
+    def turn(self, now_s: float) -> tuple[bool, float, float]:
         """Return the place in the queue: visible pages in the order in which they came, then the others."""
-        return max(0.0, now_s - self.asked_s - VISIBLE_S), self.queued_s
+        return not self.awaited, max(0.0, now_s - self.asked_s - VISIBLE_S), self.queued_s
 
 
 class AnalysisQueue:
@@ -115,7 +124,7 @@ class AnalysisQueue:
         self._cache = cache
         self._on_change = on_change
         self._on_ready = on_ready
-        self._module = module
+        self._workers = WorkerPool(module)
         self._analyses: dict[str, _Analysis] = {}
         self._durations_s: deque[float] = deque(maxlen=DURATIONS_KEPT)
         self._changed = threading.Condition()
@@ -133,7 +142,7 @@ class AnalysisQueue:
             analysis = self._analyses.get(key)
             now_s = time.monotonic()
             if analysis is None or _may_be_retried(analysis, now_s):
-                new = _Analysis(key, task, Child(self._module), now_s, now_s)
+                new = _Analysis(key, task, now_s, now_s)
                 if analysis is not None:
                     new.failures, new.crashes = analysis.failures, analysis.crashes
                 analysis = self._analyses[key] = new
@@ -178,6 +187,7 @@ class AnalysisQueue:
 
     def close(self) -> None:
         """Kill all processes, without waiting for them."""
+        self._workers.close()
         with self._changed:
             self._closed = True
             for analysis in list(self._analyses.values()):
@@ -186,8 +196,7 @@ class AnalysisQueue:
             self._changed.notify_all()
 
     def _drop(self, analysis: _Analysis) -> None:
-        analysis.stopped = ProcessFailed("The analysis was canceled.", where=analysis.task.file.path)
-        analysis.child.close()
+        analysis.stop(ProcessFailed("The analysis was canceled.", where=analysis.task.file.path))
         self._analyses.pop(analysis.key, None)
         self._tell(analysis)
 
@@ -215,20 +224,19 @@ class AnalysisQueue:
                 with self._changed:
                     self._finish(analysis)
             else:
-                threading.Thread(
-                    target=self._run, args=(analysis,), name="gpudiag-analysis", daemon=True
-                ).start()
+                self._workers.do(partial(self._run, analysis), 0 if analysis.awaited else NICE)
 
     def _next(self) -> _Analysis | None:
-        """Return the queued analysis whose turn it is; None if none waits or no more may run."""
+        """Return the queued analysis whose turn it is; None if none waits or no more may run. One worker is
+        kept for what somebody waits for."""
         running = [
             one.stage not in WAITING_STAGES for one in self._analyses.values() if one.state == "running"
         ]
         queued = self._queue()
         workers = self._settings.workers
-        if sum(running) >= workers or len(running) >= MOST_PER_WORKER * workers or not queued:
+        if not queued or len(running) >= MOST_PER_WORKER * workers:
             return None
-        return queued[0]
+        return queued[0] if sum(running) < (workers if queued[0].awaited else max(1, workers - 1)) else None
 
     def _queue(self) -> list[_Analysis]:
         """Return the analyses that wait for a worker, in the order in which they begin."""
@@ -258,22 +266,24 @@ class AnalysisQueue:
             del self._analyses[key]
 
     def _stop_at_time_limit(self, analysis: _Analysis) -> None:
-        if analysis.stopped is None and analysis.stage == WAITING_FOR_STORE:
-            analysis.failures += 1
-            analysis.stopped = NoAnswer(
-                f"the store did not send the file within the time limit of {self._settings.time_limit_s:g} s",
-                where=analysis.task.file.path,
-                remedy="check the connection, or increase GPUDIAG_TIME_LIMIT_S",
-            )
+        limit_s, where = self._settings.time_limit_s, analysis.task.file.path
+        if analysis.stage != WAITING_FOR_STORE:
+            analysis.stop(out_of_time(limit_s, where))
         elif analysis.stopped is None:
-            analysis.stopped = out_of_time(self._settings.time_limit_s, analysis.task.file.path)
-        analysis.child.close()
+            analysis.failures += 1
+            analysis.stop(
+                NoAnswer(
+                    f"the store did not send the file within the time limit of {limit_s:g} s",
+                    where=where,
+                    remedy="check the connection, or increase GPUDIAG_TIME_LIMIT_S",
+                )
+            )
 
-    def _run(self, analysis: _Analysis) -> None:
-        """Run an analysis until its process ends. Runs on a thread of its own."""
+    def _run(self, analysis: _Analysis, child: Child) -> Callable[[], None]:
+        """Run an analysis in this process, and return what notes its end. Runs on the worker's thread."""
+        with self._changed:
+            analysis.child = child if analysis.stopped is None else None
         analysis.drafts = self._cache.drafts()
-        if analysis.awaited:
-            analysis.child.nice = 0
         task = replace(
             analysis.task,
             drafts=tuple(map(str, analysis.drafts)),
@@ -282,26 +292,33 @@ class AnalysisQueue:
             cache=str(self._settings.cache_directory or ""),
             source_root=str(self._settings.source_root or ""),
         )
-        copied = copied_digest(task.diagnosis, task.drafts) if task.diagnosis else None
-        draft, failure = (str(copied), None) if copied else self._answer(analysis, task)
+        draft, failure = self._answer(analysis, child, task) if analysis.child is not None else ("", None)
         entry = self._keep_result(analysis, draft)
+        failure = None if entry is not None else failure or _lost(draft)
         with self._changed:
-            if analysis.stopped is None and entry is not None:
+            analysis.child = None
+        return partial(self._end, analysis, failure, child.last_output)
+
+    def _end(self, analysis: _Analysis, failure: GpudiagError | None, output: bytes) -> None:
+        with self._changed:
+            error = analysis.stopped or failure
+            if error is None:
                 self._finish(analysis)
             else:
-                self._fail(analysis, analysis.stopped or failure or _lost(draft))
+                self._fail(analysis, error)
         if analysis.stopped is None and analysis.state == "failed":
-            text = analysis.child.last_output.decode("utf-8", "replace")
+            text = output.decode("utf-8", "replace")
             shown = "".join(c if c.isprintable() or c == "\n" else "?" for c in text).strip()
             if shown and analysis.error is not None:
                 logger.warning("gpudiag: %s The last output of the process:\n%s", analysis.error.what, shown)
 
-    def _answer(self, analysis: _Analysis, task: Task) -> tuple[str, GpudiagError | None]:
+    def _answer(self, analysis: _Analysis, child: Child, task: Task) -> tuple[str, GpudiagError | None]:
         """Have the process do the task. Return the draft with the result, and why there is none."""
         draft = ""
         failure: GpudiagError | None = None
+        is_used = child.is_used
         try:
-            for message in analysis.child.messages(task.request()):
+            for message in child.messages(task.request()):
                 if message.kind is MessageKind.PROGRESS:
                     self._note_progress(analysis, **message.fields)
                 elif message.kind is MessageKind.PIECE:
@@ -311,12 +328,16 @@ class AnalysisQueue:
         except Defect as error:
             remedy = "Please report this bug. TensorBoard's log has the details."
             failure = Defect(error.what, where=error.where, remedy=remedy)
+            child.stop()
         except GpudiagError as error:
             failure = error
         except ChildEnded as ended:
+            if is_used and analysis.stopped is None:  # what an earlier file has left may be the reason
+                for half in analysis.drafts:
+                    self._cache.discard(half)
+                return self._answer(analysis, child, task)
             analysis.crashes += analysis.stopped is None
             failure = _crash(ended, task.file.path, analysis.crashes)
-        analysis.child.stop()
         return draft, failure
 
     def _note_progress(self, analysis: _Analysis, share: float, stage: str) -> None:
@@ -351,7 +372,6 @@ class AnalysisQueue:
             # Queue an analysis again, because its store may answer later.
             pause_s = _pause_s(analysis)
             analysis.state, analysis.progress, analysis.stopped, analysis.report = "queued", 0.0, None, b""
-            analysis.child = Child(self._module)
             analysis.stage = f"{error}. It is tried again after {pause_s:g} s."
             analysis.not_before_s = time.monotonic() + pause_s
             self._tell(analysis)

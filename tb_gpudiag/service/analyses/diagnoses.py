@@ -79,10 +79,14 @@ class AnalyzedTrace:
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis(AnalyzedTrace):
-    """A trace's report, digest, and arrays of the page, which are made when they are used."""
+    """A trace's report, digest, and arrays of the page, which are made when they are used.
+
+    is_whole: there are such arrays, if the page has something to show of them.
+    """
 
     report: pb.Report
     prepare: Callable[[], Mapping[str, Any]]
+    is_whole: bool = True
 
     @cached_property
     def arrays(self) -> Mapping[str, Any]:
@@ -92,8 +96,18 @@ class Diagnosis(AnalyzedTrace):
     @cached_property
     def entry(self) -> EntryContent:
         arrays = {**self.arrays, DIGEST: np.frombuffer(to_bytes(self.digest), np.uint8)}
-        state = pb.ReportState(state="ready", progress=1.0, report=self.report)
+        ready = pb.ReportState(state="ready", progress=1.0, report=self.report)
+        state = ready if self.is_whole else early_state(self.report)
         return EntryContent(zipped(state), arrays, self._summary())
+
+
+EARLY_SHARE: Final = 0.9
+EARLY_STAGE: Final = "preparing the timeline"
+
+
+def early_state(report: pb.Report) -> pb.ReportState:
+    """Return what the page gets while only the report is known."""
+    return pb.ReportState(state="running", progress=EARLY_SHARE, stage=EARLY_STAGE, report=report)
 
 
 R = TypeVar("R", bound=AnalyzedTrace)
@@ -116,7 +130,7 @@ class ResultKind(Generic[R]):
 
 def without_page(found: Diagnosis) -> Diagnosis:
     """Return the diagnosis as commands and the user's own store have it: without the arrays of the page."""
-    return replace(found, make_digest=lambda: found.digest, prepare=dict)
+    return replace(found, make_digest=lambda: found.digest, prepare=dict, is_whole=False)
 
 
 def diagnose_trace(file: TraceFile, progress: Progress | None = None) -> Diagnosis:
@@ -199,7 +213,7 @@ def _diagnosis_in(found: Unpacked, file: TraceFile, origin: str) -> Diagnosis:
     if not unpacker.eof:
         raise ValueError("too large, or cut off")
     state = from_json(unpacked.decode("utf-8"), pb.ReportState)
-    if state.state != pb.ReportState.ready:
+    if not state.HasField("report"):
         raise ValueError("not a diagnosis")
     name_file(state.report.trace, file)
     arrays = dict(found.arrays)

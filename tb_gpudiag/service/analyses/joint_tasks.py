@@ -19,7 +19,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import Progress
 from tb_gpudiag.report.wire import from_json, to_json
 from tb_gpudiag.service.analyses.diagnoses import zipped
-from tb_gpudiag.service.analyses.task import DigestSource, EntryContent, Task
+from tb_gpudiag.service.analyses.task import DIGEST, DigestSource, EntryContent, Task
 from tb_gpudiag.service.caches.cache_entry import entry_at
 from tb_gpudiag.service.index.run_rows import job_row, run_row
 from tb_gpudiag.wording.format import count
@@ -86,7 +86,7 @@ def _content(path: str) -> bytes:
     entry = entry_at(path)
     try:
         if entry is not None:
-            return entry.report_gz()
+            return entry.content(DIGEST)
     except (CorruptEntry, OSError):
         pass
     raise ProcessFailed("The result of one of the recordings is gone.", where=path, remedy="Reload the page.")

@@ -1,22 +1,25 @@
 """Answers that need the digests of several recordings: a job's ranks, a run's history, a comparison.
 
-Processes digest each recording, and compute the answer from the digests. The cache keeps digests and answers.
+Processes diagnose each recording, and compute the answer from the digests. The cache keeps both.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from tb_gpudiag.errors import CorruptEntry, GpudiagError
 from tb_gpudiag.service.analyses.analysis_queue import AnalysisQueue
-from tb_gpudiag.service.analyses.task import DigestSource, Pending, RecordSource, Task, diagnosis_key
+from tb_gpudiag.service.analyses.task import DIGEST, DigestSource, Pending, RecordSource, Task, keys_of
 from tb_gpudiag.service.caches.cache import Cache, entry_key
+from tb_gpudiag.service.caches.cache_entry import CacheEntry, read_entry
 from tb_gpudiag.service.index.log_index import TraceEntry
 from tb_gpudiag.service.index.records import Record
+
+_Read = TypeVar("_Read")
 
 
 class Reduced(NamedTuple):
@@ -49,14 +52,20 @@ class Reductions:
         self._analyses = analyses
 
     def ask(
-        self, kind: str, groups: Sequence[Sequence[TraceEntry]], records: Sequence[Record] = ()
+        self,
+        kind: str,
+        groups: Sequence[Sequence[TraceEntry]],
+        records: Sequence[Record] = (),
+        *,
+        awaited: bool = True,
     ) -> Reduced | Pending:
         """Return the answer, or how far it is.
 
         kind: job, history or compare.
         groups: one, or two for compare. Each has at least one recording, or for history, records instead.
+        awaited: see AnalysisQueue.ask.
         """
-        found = [self._digests(group) for group in groups]
+        found = [self._digests(group, awaited=awaited) for group in groups]
         waiting = _not_complete(found) or (None if records else _unreadable(found))
         if waiting is not None:
             return waiting
@@ -74,13 +83,13 @@ class Reductions:
                 for record in records
             ),
         )
-        return self._kept(key) or self._compute(key, task, [key for digests in found for key in digests.keys])
-
-    def _compute(self, key: str, task: Task, digests: Sequence[str]) -> Pending:
-        state = self._analyses.ask(key, task)
+        kept = self._kept(key)
+        if kept is not None:
+            return kept
+        state = self._analyses.ask(key, task, awaited=awaited)
         if state.state == "failed":
-            for digest in digests:
-                self._kept(digest)  # deletes a damaged digest, so that it is made again
+            for source in (source for side in task.sides for source in side):
+                self._read(Path(source.path), lambda entry: entry.content(DIGEST))  # deletes a damaged one
         return state
 
     def known_job(self, ranks: Sequence[TraceEntry], there: Container[str]) -> Mapping[str, str] | None:
@@ -88,30 +97,25 @@ class Reductions:
 
         there: the keys in the cache.
         """
-        keys = []
-        for rank in ranks:
-            keys.append(_digest_key(diagnosis_key(rank)))
-            if keys[-1] not in there:
-                return None
+        found = [keys_of(rank) for rank in ranks]
+        keys = [of.report for of in found if of is not None and (of.report in there or of.whole in there)]
         key = _key("job", (keys, [rank.id for rank in ranks]))
         entry = self._cache.find(key) if key in there else None
         return entry.summary if entry is not None else None
 
-    def _digests(self, group: Sequence[TraceEntry]) -> _Digests:
+    def _digests(self, group: Sequence[TraceEntry], *, awaited: bool) -> _Digests:
         """Return where the digests are, and have the missing ones made."""
         found = _Digests(len(group))
         for entry in group:
-            diagnosis = diagnosis_key(entry)
-            if not diagnosis:  # it is still being written
+            keys = keys_of(entry)
+            if keys is None:  # it is still being written
                 continue
-            key = _digest_key(diagnosis)
-            path = self._cache.place(key)
+            path = self._cache.place(keys.report) or self._cache.place(keys.whole)
             if path is not None:
-                found.keys.append(key)
+                found.keys.append(keys.report)
                 found.sources.append(DigestSource(entry.id, str(path)))
                 continue
-            whole = self._cache.place(diagnosis)
-            state = self._analyses.ask(key, Task(entry.file, "digest", str(whole) if whole else ""))
+            state = self._analyses.ask(keys.report, Task(entry.file, "report"), awaited=awaited)
             if state.state == "failed" and state.error is not None:
                 found.errors.append(state.error)
             elif state.state == "queued" and state.stage:
@@ -119,12 +123,14 @@ class Reductions:
         return found
 
     def _kept(self, key: str) -> Reduced | None:
-        path: Path | None = self._cache.place(key)
-        if path is None:
-            return None
+        path = self._cache.place(key)
+        return self._read(path, lambda entry: Reduced(entry.report_gz(), entry.summary)) if path else None
+
+    def _read(self, path: Path, read: Callable[[CacheEntry], _Read]) -> _Read | None:
+        """Read an entry, and delete it if it is damaged."""
         try:
-            entry = self._cache.find(key)
-            return Reduced(entry.report_gz(), entry.summary) if entry is not None else None
+            entry = read_entry(path)
+            return read(entry) if entry is not None else None
         except CorruptEntry:
             self._cache.drop(path)
         except OSError:
@@ -147,10 +153,6 @@ def _unreadable(found: Sequence[_Digests]) -> Pending | None:
     """Return why a side has no digest at all; None if each side has one."""
     empty = next((digests for digests in found if not digests.keys), None)
     return Pending("failed", error=empty.errors[0]) if empty is not None else None
-
-
-def _digest_key(diagnosis: str) -> str:
-    return entry_key("digest", diagnosis)
 
 
 def _key(kind: str, *sides: tuple[Sequence[str], Sequence[str]]) -> str:

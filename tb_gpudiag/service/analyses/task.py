@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
-from tb_gpudiag.errors import CorruptEntry, GpudiagError, ProcessFailed
+from tb_gpudiag.errors import GpudiagError, ProcessFailed
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.service.caches.cache import entry_key
@@ -18,11 +18,11 @@ from tb_gpudiag.trace.files.file_names import TraceFile
 from tb_gpudiag.vocabulary.patterns import lazy_re
 
 DIGEST: Final = "digest"
-"""Name of the array of a diagnosis's entry that is its digest."""
+"""Name of the array of a trace's entry that is its digest."""
 
 
 class DigestSource(NamedTuple):
-    """The cache entry of a digest, and the id of its trace as the page knows it."""
+    """A cache entry with a digest, and the id of its trace as the page knows it."""
 
     id: str
     path: str
@@ -41,9 +41,8 @@ class Task:
     """An analysis.
 
     kind: a name of diagnoses.KINDS, of the file; job, history or compare, of digests.
-    diagnosis: for digest, the cache entry of the diagnosis, which contains the digest; "" if there is none.
-    sides: the digests. For compare, those of the base and those of the candidate. For job, the first digest
-        is of a rank of the job.
+    sides: the entries with the digests. For compare, those of the base and those of the candidate. For job,
+        the first one is of a rank of the job.
     records: for history, the recordings without a trace.
     shared: directory of the team's store of results; "" if there is none.
     cache: directory of this user's cache; "" if there is none.
@@ -53,7 +52,6 @@ class Task:
 
     file: TraceFile
     kind: str = "diagnose"
-    diagnosis: str = ""
     sides: tuple[tuple[DigestSource, ...], ...] = ()
     records: tuple[RecordSource, ...] = ()
     shared: str = ""
@@ -83,23 +81,6 @@ class EntryContent(NamedTuple):
     content: bytes
     arrays: Mapping[str, Any]
     summary: Mapping[str, str]
-
-
-def copied_digest(diagnosis: str, drafts: tuple[str, ...]) -> Path | None:
-    """Copy the digest that is in the cache entry of a diagnosis. It is small, so this needs no process.
-
-    Return the draft; None if the digest cannot be read or written.
-    """
-    from tb_gpudiag.service.caches.cache_entry import entry_at  # needs numpy
-
-    entry = entry_at(diagnosis)
-    if entry is None:
-        return None
-    summary = {name: value for name, value in entry.summary.items() if name not in ("key", "trace")}
-    try:
-        return save(EntryContent(entry.content(DIGEST), {}, summary), drafts)
-    except (CorruptEntry, OSError, ProcessFailed):
-        return None
 
 
 def save(result: EntryContent, drafts: tuple[str, ...]) -> Path:
@@ -135,19 +116,27 @@ class Pending:
     report: a ReportState with the report, as gzipped JSON, if that is known before the rest of the result.
     """
 
-    state: Literal["queued", "running", "failed"]
+    state: Literal["queued", "running", "failed", "ready"]
     progress: float = 0.0
     stage: str = ""
     error: GpudiagError | None = None
     report: bytes = b""
 
 
-def diagnosis_key(entry: TraceEntry) -> str:
-    """Return the key of the trace's diagnosis in the cache; "" if there is nothing to read."""
+class ResultKeys(NamedTuple):
+    """Keys in the cache: of a trace's diagnosis with the timeline, and of its report alone."""
+
+    whole: str
+    report: str
+
+
+def keys_of(entry: TraceEntry) -> ResultKeys | None:
+    """Return the keys of the trace's results in the cache; None if there is nothing to read."""
     file = entry.file
     if not entry.content or entry.record is not None:
-        return ""
-    return entry_key(entry.content, file.run, file.worker, file.span, file.path)
+        return None
+    whole = entry_key(entry.content, file.run, file.worker, file.span, file.path)
+    return ResultKeys(whole, entry_key("report", whole))
 
 
 def problem(error: GpudiagError) -> pb.Problem:

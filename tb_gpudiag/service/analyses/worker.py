@@ -5,20 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import Progress
 from tb_gpudiag.report.source_lines import add_source_lines
-from tb_gpudiag.service.analyses.diagnoses import DIAGNOSIS, KINDS, REPORT, known, obtain, share, zipped
+from tb_gpudiag.service.analyses.diagnoses import (
+    DIAGNOSIS,
+    EARLY_SHARE,
+    EARLY_STAGE,
+    KINDS,
+    REPORT,
+    Diagnosis,
+    early_state,
+    known,
+    obtain,
+    share,
+    without_page,
+    zipped,
+)
 from tb_gpudiag.service.analyses.task import EntryContent, Task, save
 from tb_gpudiag.service.caches.shared_cache import SharedCache
 from tb_gpudiag.service.processes.child import ChildMessage
 from tb_gpudiag.service.processes.serving import Reply
 from tb_gpudiag.service.settings import Settings
-
-EARLY_SHARE: Final = 0.9
-EARLY_STAGE: Final = "preparing the timeline"
 
 
 def answer(request: dict[str, Any], reply: Reply) -> ChildMessage:
@@ -57,7 +67,10 @@ def analyze(
         return shown.entry
     if task.kind in KINDS:
         # TensorBoard shares it with a team, so that the page does not wait for the storage.
-        return obtain(task.file, KINDS[task.kind], store, progress, share_later=not is_own).entry
+        result = obtain(task.file, KINDS[task.kind], store, progress, share_later=not is_own)
+        if isinstance(result, Diagnosis):
+            result = replace(without_page(result), report=_with_lines(result.report, task))
+        return result.entry
     from tb_gpudiag.service.analyses import joint_tasks  # a diagnosis of one trace needs nothing of jobs/
 
     return joint_tasks.do(task, progress)
@@ -72,8 +85,3 @@ def _with_lines(report: pb.Report, task: Task) -> pb.Report:
     shown.CopyFrom(report)
     add_source_lines(shown, task.source_root)
     return shown
-
-
-def early_state(report: pb.Report) -> pb.ReportState:
-    """Return what the page gets while only the report is known."""
-    return pb.ReportState(state="running", progress=EARLY_SHARE, stage=EARLY_STAGE, report=report)

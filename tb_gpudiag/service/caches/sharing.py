@@ -101,12 +101,11 @@ class Sharing:
         for key, file in wanted.items():
             if self._closed:
                 return
-            common = content_key("diagnose", file)
-            if common not in there:
-                continue
-            found = shared.find(common, fingerprint(file), summary_only=True)
-            if found is not None and _is_readable(found[0].summary):
-                self._on_found(key, found[0].summary)
+            for common in (content_key(kind, file) for kind in ("diagnose", "report")):
+                found = shared.find(common, fingerprint(file), summary_only=True) if common in there else None
+                if found is not None and _is_readable(found[0].summary):
+                    self._on_found(key, found[0].summary)
+                    break
 
 
 def _is_readable(summary: Summary) -> bool:

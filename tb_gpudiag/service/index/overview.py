@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from tb_gpudiag.errors import GpudiagError
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.service.analyses.reductions import Reduced
-from tb_gpudiag.service.analyses.task import Pending, diagnosis_key, problem
+from tb_gpudiag.service.analyses.task import Pending, ResultKeys, keys_of, problem
 from tb_gpudiag.service.caches.cache import Cache
 from tb_gpudiag.service.caches.cache_entry import CacheEntry
 from tb_gpudiag.service.caches.shared_cache import SharedCache
@@ -58,7 +58,7 @@ class Overview:
         self._sharing = Sharing(shared, self._found_elsewhere)
         self._listing = Listing()
         self._listed = Snapshot()  # the scan that is listed
-        self._keys: dict[str, str] = {}  # by id; "" while there is nothing to read
+        self._keys: dict[str, ResultKeys | None] = {}  # by id; None while there is nothing to read
         self._ids: dict[str, list[str]] = {}  # by key
         self._places: dict[str, int] = {}  # by id: its place in the list
         self._notes: list[str] = []
@@ -118,21 +118,19 @@ class Overview:
         """Take over a scan, and look for results that are there already. Runs on the scanning thread."""
         before = self._listed.entries
         changed = {id_ for id_, entry in snapshot.entries.items() if before.get(id_) is not entry}
-        # The key of each trace, by id. changed: ids of traces that are new or have changed.
+        # The keys of each trace, by id. changed: ids of traces that are new or have changed.
         keys = {
-            id_: diagnosis_key(entry) if id_ in changed else self._keys[id_]
+            id_: keys_of(entry) if id_ in changed else self._keys[id_]
             for id_, entry in snapshot.entries.items()
         }
         ids = _by_key(keys)
         there = self._cache.keys()
-        # The summary of each key, or None if there is no result. Empty keys are left out.
+        # The summary of each key, or None if there is no result.
         found = {
-            key: self._summaries.get(key) or (self._summary(key) if key in there else None)
-            for key in ids
-            if key
+            key: self._summaries.get(key) or (self._summary(key) if key in there else None) for key in ids
         }
         runs = by_run(snapshot.entries.values())
-        jobs = self._found_jobs(runs, there, lambda entry: found.get(keys[entry.id]))
+        jobs = self._found_jobs(runs, there, lambda entry: _first(found, keys[entry.id]))
         with self._lock:  # an analysis may have finished meanwhile
             summaries = {key: self._summaries.get(key) or summary for key, summary in found.items()}
             new = [key for key in summaries if summaries[key] and not self._summaries.get(key)]
@@ -150,8 +148,8 @@ class Overview:
             self._runs.change(snapshot.entries[id_].file.run for id_ in jobs if id_ not in others)
             self._jobs = {**jobs, **others}
             self._runs.change(snapshot.entries[id_].file.run for key in new for id_ in ids[key])
-        missing = [key for key in summaries if not summaries[key]]
-        self._sharing.look_for({key: snapshot.entries[ids[key][0]].file for key in missing})
+        missing = {id_: of for id_, of in keys.items() if of is not None and _first(summaries, of) is None}
+        self._sharing.look_for({of.report: snapshot.entries[id_].file for id_, of in missing.items()})
 
     def ready(self, key: str, entry: CacheEntry) -> None:
         """Note that there is a result, and share it."""
@@ -211,9 +209,11 @@ class Overview:
 
     def described(self, entry: TraceEntry) -> pb.TraceEntry:
         """See TraceStates."""
-        key = self._keys.get(entry.id, "")
+        keys = self._keys.get(entry.id)
         summary = self.summary_of(entry)
-        analysis = self._state_of(key) if summary is None else None
+        # Who opens a trace with a report alone has it analyzed again, for its timeline.
+        found = (self._state_of(key) for key in keys or () if not self._summaries.get(key))
+        analysis = next((of for of in found if of is not None and not (summary and of.error)), None)
         return pb.TraceEntry(
             id=entry.id,
             run=entry.file.run,
@@ -221,7 +221,7 @@ class Overview:
             span=entry.file.span,
             size_bytes=entry.file.size_bytes,
             modified_s=entry.file.modified_ns / 1e9,
-            state="ready" if summary is not None else analysis.state if analysis is not None else "new",
+            state=analysis.state if analysis is not None else "ready" if summary is not None else "new",
             error=problem(analysis.error) if analysis is not None and analysis.error is not None else None,
             limiter=summary.get("limiter") if summary else None,
             sentence=summary.get("sentence", "") if summary else "",
@@ -240,7 +240,7 @@ class Overview:
         """See TraceStates."""
         if entry.record is not None:
             return entry.record.summary
-        return self._summaries.get(self._keys.get(entry.id, ""))
+        return _first(self._summaries, self._keys.get(entry.id))
 
     def _found_jobs(
         self,
@@ -275,8 +275,14 @@ class Overview:
         self._runs.change(entries[id_].file.run for id_ in ids if id_ in entries)
 
 
-def _by_key(keys: Mapping[str, str]) -> dict[str, list[str]]:
+def _by_key(keys: Mapping[str, ResultKeys | None]) -> dict[str, list[str]]:
     ids: dict[str, list[str]] = {}
-    for id_, key in keys.items():
-        ids.setdefault(key, []).append(id_)
+    for id_, of in keys.items():
+        for key in of or ():
+            ids.setdefault(key, []).append(id_)
     return ids
+
+
+def _first(summaries: Mapping[str, dict[str, str] | None], keys: ResultKeys | None) -> dict[str, str] | None:
+    """Return the summary of the first result that is there."""
+    return next((found for key in keys or () if (found := summaries.get(key))), None)

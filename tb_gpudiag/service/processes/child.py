@@ -40,6 +40,7 @@ class MessageKind(IntEnum):
     ANSWER = 4
     ERROR = 5  # a GpudiagError
     LAST_ERROR = 6  # the same, and the process ends
+    LAST_ANSWER = 7  # an answer, and the process ends
 
 
 @dataclass(frozen=True)
@@ -127,6 +128,11 @@ class Child:
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = threading.Event()
         self.last_output = b""
+        self.is_used = False  # the process has answered before
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed.is_set()
 
     def ask(self, request: dict[str, Any], within_s: float | None = None) -> ChildMessage:
         """Return the answer to a request. See `messages`."""
@@ -149,6 +155,7 @@ class Child:
         """
         answered = False
         process = self._running(str(request.get("where", "")))
+        self.last_output = b""
         try:
             packed = ChildMessage(request, kind=MessageKind.REQUEST).packed()
             for message in self._exchange(process, packed, within_s, each):
@@ -156,9 +163,10 @@ class Child:
                 if message.kind in (MessageKind.ERROR, MessageKind.LAST_ERROR):
                     raise error_in(message)
                 yield message
-                if answered:
+                if answered or message.kind is MessageKind.LAST_ANSWER:
                     return
         finally:
+            self.is_used = answered
             if not answered:
                 self.stop()
 
@@ -218,7 +226,6 @@ class Child:
             ) from error
         for stream in (process.stdin, process.stderr):
             os.set_blocking(_descriptor(stream), False)
-        self.last_output = b""
         self._process = process
         if self._closed.is_set():  # by another thread, meanwhile
             process.kill()

@@ -21,7 +21,12 @@ from typing import Any, Final, NoReturn
 
 from tb_gpudiag.errors import Defect, GpudiagError, is_out_of_memory
 from tb_gpudiag.service.processes.child import ChildMessage, MessageKind, of_error, take
-from tb_gpudiag.service.processes.memory_limit import limit_memory, out_of_memory
+from tb_gpudiag.service.processes.memory_limit import (
+    limit_memory,
+    memory_bytes,
+    out_of_memory,
+    release_memory,
+)
 from tb_gpudiag.service.processes.process_setup import (
     die_with_parent,
     do_without_pandas,
@@ -33,6 +38,11 @@ from tb_gpudiag.service.processes.process_setup import (
 SAY_EVERY_S: Final = 0.1
 
 PIPE_BYTES: Final = 1 << 20
+
+# A process that keeps more after a request is replaced, so that memory does not add up over many files, and
+# the next file has all of its limit but this share.
+MOST_KEPT_BYTES: Final = 256 << 20
+SHARE_KEPT: Final = 1 / 8
 
 AnswerRequest = Callable[[dict[str, Any], "Reply"], ChildMessage]
 
@@ -48,6 +58,10 @@ class Reply:
         self._limit_bytes = 0
         self._lowest = True
         self.where = ""  # the file that the current request is about
+
+    def begin(self, where: str) -> None:
+        """Begin with a request, about this file."""
+        self.where, self._stage = where, ""
 
     def progress(self, share: float, stage: str) -> None:
         """Report the share of the work that is done, from 0 to 1. Call it as often as you like."""
@@ -66,6 +80,14 @@ class Reply:
         if not self._limit_bytes:
             self._limit_bytes = limit_bytes
             self._lowest = limit_memory(limit_bytes, self._exceeded)
+
+    def is_full(self) -> bool:
+        """Return whether requests have left so much in memory that another process answers the next one."""
+        most_bytes = min(MOST_KEPT_BYTES, self._limit_bytes * SHARE_KEPT)
+        if not self._limit_bytes or memory_bytes() <= most_bytes:
+            return False
+        release_memory()
+        return memory_bytes() > most_bytes
 
     def end_without_memory(self) -> NoReturn:
         """Answer that memory ran out, and end this process: its libraries may no longer work."""
@@ -112,9 +134,13 @@ def main() -> None:
 
 def serve(answer: AnswerRequest, request: dict[str, Any], reply: Reply) -> None:
     """Answer one request, whatever happens."""
-    reply.where = str(request.get("where", ""))
+    reply.begin(str(request.get("where", "")))
     try:
-        reply.send(answer(request, reply))
+        found = answer(request, reply)
+        is_last = reply.is_full()
+        reply.send(replace(found, kind=MessageKind.LAST_ANSWER) if is_last else found)
+        if is_last:
+            os._exit(0)
     except GpudiagError as error:
         reply.send(of_error(error))
     except Exception as error:

@@ -235,7 +235,7 @@ it("asks for the job when its first rank is analyzed, and shows no verdict until
     return Promise.resolve(new Response(JSON.stringify({ state: "ready" })));
   });
   fireEvent.click(screen.getByRole("button", { name: "Analyze 1 new" }));
-  expect(requests).toEqual(["./job?id=job-trace"]);
+  expect(requests).toEqual(["./job?id=job-trace&ahead=1"]);
 });
 
 it("requests a file that was still being written again", async () => {
@@ -255,20 +255,17 @@ it("requests a file that was still being written again", async () => {
   vi.useRealTimers();
 });
 
-it("starts no analysis while the server runs as many as it can", async () => {
+it("asks for no analysis while enough wait at the server", async () => {
   const requests: string[] = [];
-  const running = [
-    row("new", { state: "new" }),
-    row("busy", { state: "running" }),
-    row("also", { state: "running" }),
-  ];
-  const table = { ...TABLE, rows: running, total: 3 };
+  const waiting = Array.from({ length: 8 }, (_, at) => row(`waiting${at}`, { state: "queued" }));
+  const running = [row("new", { state: "new" }), ...waiting];
+  const table = { ...TABLE, rows: running, total: 9 };
   await shown(running);
   vi.stubGlobal("fetch", (url: string) => {
     requests.push(url);
     return Promise.resolve(new Response(JSON.stringify(table)));
   });
-  expect(screen.getByRole("button", { name: "Stop analyzing, 3 left" })).toBeTruthy();
+  expect(screen.getByRole("button", { name: "Stop analyzing, 9 left" })).toBeTruthy();
   expect(requests.filter((url) => url.includes("report"))).toEqual([]);
 });
 
