@@ -345,9 +345,9 @@ def test_an_analysis_that_waits_for_a_store_lets_others_run(desk: Callable[..., 
 def test_a_store_that_stalls_until_the_time_limit_is_asked_again(
     desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = desk(time_limit_s=1.5)
+    here = desk(time_limit_s=8.5)
     state = eventually(
-        lambda: state if "time limit of 1.5 s" in (state := here.ask("a", "stalled")).stage else None
+        lambda: state if "time limit of 8.5 s" in (state := here.ask("a", "stalled")).stage else None
     )
     assert (state.state, state.error) == ("queued", None)
     assert "GPUDIAG_TIME_LIMIT_S" in state.stage
