@@ -25,7 +25,7 @@ from tb_gpudiag.rules.shared.host_task_fixes import (
     oversubscribed_sentence,
 )
 from tb_gpudiag.rules.shared.host_time import Case, HostPart, case_of
-from tb_gpudiag.rules.shared.launch_advice import batch_evidence, with_ddp_copies
+from tb_gpudiag.rules.shared.launch_advice import SERVER_URLS, batch_evidence, with_ddp_copies
 from tb_gpudiag.rules.shared.lost_time import (
     LONGEST_GAP_NS,
     MOSTLY_UNSEEN,
@@ -291,7 +291,7 @@ def _fix(time: HostPart, case: Case) -> Fix:
     parts += [advice.code] if launching else []
     if job.server is None:
         parts.append(f"\n{CODE['pipeline']}\n" if job.pipeline else f"\n{CODE['host_work']}")
-    return Fix(text, "\n".join(parts), _URL)
+    return Fix(text, "\n".join(parts), SERVER_URLS.get(job.server, _URL))
 
 
 def _longest(time: HostPart) -> Evidence:

@@ -52,6 +52,8 @@ _DDP_URL = "https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.Dis
 
 COMPILE_URL = "https://docs.pytorch.org/docs/stable/generated/torch.compile.html"
 _CUDA_GRAPHS_URL = "https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs"
+SERVER_URLS: dict[Server | None, str] = {Server.VLLM: "https://docs.vllm.ai/en/latest/design/cuda_graphs/"}
+"""Where servers say more about graphs."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,8 @@ class LaunchAdvice:
 
     @property
     def url(self) -> str:
-        return _CUDA_GRAPHS_URL if self.graphs_in_use else COMPILE_URL
+        own = _CUDA_GRAPHS_URL if self.graphs_in_use else COMPILE_URL
+        return SERVER_URLS.get(self.job.server, own)
 
     @property
     def in_compiled_code(self) -> list[Evidence]:

@@ -11,6 +11,7 @@ from tb_gpudiag.rules.recording.no_steps import RULE
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.verdict import find_verdict
 from tests.builder import TraceBuilder
+from tests.real_traces import real_report
 from tests.rules.stage import facts_of, is_clear
 
 OF_TRAINING = ("prof.step()", "schedule(", "train_step", "optimizer", "Optimizer", "for batch in loader")
@@ -111,3 +112,23 @@ def test_a_prefill_is_no_warm_up_and_no_slow_step(tmp_path: Path) -> None:
             main.launch("gemm", at=at + 50, us=5, runs_at=at + 60, runs_us=900 if step else 9_900)
         fired = {f.rule.id for f in run_rules(facts_of(trace, tmp_path / first[5:9]), RULES).findings}
         assert fired & {"GD106", "GD902"} == found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("folder", "words"),
+    [
+        ("b200_vllm_eager", "vLLM"),
+        ("b300_sglang_decode", "SGLang"),
+        ("mi300_vllm_graph", ""),  # nothing to advise
+        ("mi300_sglang_prefill", ""),
+    ],
+)
+def test_the_first_advice_for_a_recorded_server_is_about_its_engine(
+    folder: str, words: str, shared_traces: Path
+) -> None:
+    findings = real_report(next((shared_traces / folder).glob("*.json.gz"))).findings
+    assert [words in finding.fix.text for finding in findings[:1]] == [True] * bool(words)
+    for finding in findings:
+        for other in ("prof.step", "wait_stream", "wait_event"):
+            assert other not in finding.fix.text + finding.fix.code
