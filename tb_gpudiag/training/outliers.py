@@ -32,7 +32,8 @@ PATIENCE_STEPS: Final = 1_000
 """What does not come again within so many steps is not waited for."""
 
 PAUSE_S: Final = 600.0
-"""Until the clock looks for slow steps again; each time twice as long as before."""
+"""Until the clock looks for slow steps again; each time twice as long as before. The first two times it looks
+at once: what was recorded may have been of the machine."""
 
 # A longer recording takes more memory, and longer to diagnose. Between two, the profiler starts anew.
 WINDOW_STEPS: Final = 16
@@ -64,7 +65,7 @@ class Outliers:
         self._times_ms: deque[float] = deque(maxlen=MOST_STEPS)
         self._patience = self._left = 0  # steps
         self._seen = ""
-        self._not_before_s, self._pause_s = 0.0, PAUSE_S
+        self._not_before_s, self._rests = 0.0, 0
 
     def usual(self, step_ms: float) -> None:
         """Say how long steps take."""
@@ -131,8 +132,8 @@ class Outliers:
         if self.listens or self._records:
             self.listens = self._records = False
             self._limit_ms = math.inf
-            self._not_before_s = time.monotonic() + self._pause_s
-            self._pause_s *= 2
+            self._not_before_s = time.monotonic() + PAUSE_S * (2**self._rests // 4)
+            self._rests += 1
 
     def _is_slow(self, own_ms: float) -> bool:
         """Return whether a step is slow, beside what other processes took of it. Each step is asked for."""
