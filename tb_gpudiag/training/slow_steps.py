@@ -147,7 +147,8 @@ class StepDrifts:
         times = _with_core(blocks)
         was, now = np.median(times[: COMPARED_BLOCKS // 2]), np.median(times[-RECENT:])
         least = max(LEAST_SHARE * (1 + len(self._found)) * was, LEAST_NOISE * _noise(times))
-        if now - was < least:
+        # Steps that take no longer are none, however much less they had to wait for a core.
+        if min(now - was, after[TOTAL] - before[TOTAL]) < least:
             self._held[level] = 0
             return None
         self._held[level] += 1
@@ -164,7 +165,8 @@ class StepDrifts:
         if self._fastest is None or _with_core(now) < _with_core(self._fastest):
             self._fastest = now
         fastest = self._fastest
-        if _with_core(now) < (1 + GROWN_SHARE * (1 + len(self._found))) * _with_core(fastest):
+        grown = min(_with_core(now) / _with_core(fastest), now[TOTAL] / fastest[TOTAL])
+        if grown < 1 + GROWN_SHARE * (1 + len(self._found)):
             return None
         return StepDrift(int(fastest[STEP]), True, fastest[TOTAL:], now[TOTAL:])
 

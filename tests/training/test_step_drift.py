@@ -85,6 +85,14 @@ def test_steps_that_have_no_core_are_no_drift() -> None:
     assert not drifts_in(rows)
 
 
+def test_steps_that_get_a_core_and_take_no_longer_are_no_drift() -> None:
+    """Other processes end, and slowed the work down as well: it has a core for longer, in shorter steps."""
+    rows = steps(12_000)
+    rows[:6_000, CORE] = 0.5 * STEP_MS
+    rows[6_000:, 1] *= 0.8
+    assert not drifts_in(rows)
+
+
 def test_phases_of_a_few_steps_are_enough() -> None:
     rows, at = steps(12_000), 8_000
     rows[at:] = slowed(rows[at:], 0.05 * STEP_MS, INPUT)
