@@ -3,7 +3,8 @@ places in the code in words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.rules.rule import family_of
@@ -29,14 +30,16 @@ def peak_text(found: pb.Mfu) -> str:
     return f"{throughput(found.peak_teraflops)} ({found.computes_in}{', assumed' if found.assumed else ''})"
 
 
-# How bad the worst finding is; what the first fix saves for sure; how fast memory grows, as the fix of a leak
-# saves no time; and last what the fix saves at best, as that says little.
-URGENCY = ("severity", "low_saving_share", "growth_bytes_per_step", "saving_share")
+# What the first fix saves for sure; how fast memory grows, as the fix of a leak saves no time; and last what
+# the fix saves at best, as that says little.
+_SAVED = ("low_saving_share", "growth_bytes_per_step", "saving_share")
 
 
-def urgency(row: pb.RunRow) -> tuple[float, ...]:
-    """Return what rows are sorted by: that of the most urgent run is the largest."""
-    return tuple(getattr(row, name) for name in URGENCY)
+def urgency(field: Callable[[str], Any]) -> tuple[float, ...]:
+    """Return what rows of the table of runs are sorted by, from their fields: how bad the worst finding is,
+    whether it ends the job, and what a fix saves. That of the most urgent run is the largest."""
+    ends = field("severity") == pb.Finding.ERROR and family_of(field("first_rule")) == "memory"
+    return (field("severity"), ends, *map(field, _SAVED))
 
 
 def code_place(where: pb.Place) -> str:

@@ -136,11 +136,15 @@ class Slowed:
 
 @dataclass(frozen=True)
 class Fix:
-    """What to do: a sentence, code to copy, and a page that documents it (https only)."""
+    """What to do: a sentence, code to copy, and a page that documents it (https only).
+
+    general: it would fit any job, and names no call of this one.
+    """
 
     text: str
     code: str = ""
     url: str = ""
+    general: bool = False
 
 
 @dataclass(frozen=True)
@@ -194,6 +198,11 @@ class Finding:
     removable: Removable | None = None
     slowed: Slowed | None = None
     severity: Severity | None = None
+
+    @property
+    def promise(self) -> Saving:
+        """What a fix saves: where nothing says so, at most what the finding costs."""
+        return self.saving or Saving(0, self.cost_ns)
 
 
 @dataclass(frozen=True)

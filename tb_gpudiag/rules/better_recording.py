@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from tb_gpudiag.facts.facts import Facts
@@ -30,12 +31,12 @@ def better_recording(outcome: Outcome, facts: Facts) -> BetterRecording | None:
     hints = [found for found in outcome.findings if _is_hint(found)]
     lacks = [(rule, answer) for rule, answer in outcome.unchecked if not answer.defect]
     times = facts.trace.time_notes
-    if not hints and not lacks and not times:
+    if not (*hints, *lacks, *times):
         return None
     parts = _missing_parts(facts)
     said = [f"Not recorded: {', '.join(parts)}."] if parts else []
     said += [answer.hint for _, answer in lacks if answer.hint]
-    said += _not_checked(lacks, on_cpu=facts.on_cpu)
+    said += _not_checked(lacks, on_cpu=facts.on_cpu, why=not parts)
     said += [f"{hint.finding.title}." for hint in hints if hint.rule.topic != "part"]
     said += times
     asks = bool(parts) or any(answer.how_to_record for _, answer in lacks if answer != NO_GPU)
@@ -78,10 +79,13 @@ def _missing_parts(facts: Facts) -> list[str]:
     return [part for part, there in known.items() if not there]
 
 
-def _not_checked(lacks: Sequence[tuple[AnyRule, CannotTell]], *, on_cpu: bool) -> Iterator[str]:
-    """How many rules could not check. A job on the CPU does not lack a GPU: rules about it are apart."""
+def _not_checked(lacks: Sequence[tuple[AnyRule, CannotTell]], *, on_cpu: bool, why: bool) -> Iterator[str]:
+    """How many rules could not check. A job on the CPU does not lack a GPU: rules about it are apart.
+    why: say what most of them lack."""
     if on_cpu and any(answer == NO_GPU for _, answer in lacks):
         yield "Rules about GPUs did not apply."
-    others = sum(not answer.hint and (not on_cpu or answer != NO_GPU) for _, answer in lacks)
-    if others:
-        yield f"{count(others, 'rule')} could not check."
+    others = [answer for _, answer in lacks if not answer.hint and (not on_cpu or answer != NO_GPU)]
+    for lack, _ in Counter(answer.how_to_record or answer.reason for answer in others).most_common(1):
+        yield (
+            f"{count(len(others), 'check')} skipped{f': {lack[0].lower()}{lack[1:]}' * why}".rstrip(".") + "."
+        )

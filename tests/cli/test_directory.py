@@ -32,7 +32,7 @@ def test_many_runs_are_a_table_worst_first(tmp_path: Path, capsys: pytest.Captur
     runs = {f"run{i}": us for i, us in enumerate((100.0, 700.0, 300.0, 500.0, 200.0))}
     assert main(["diagnose", str(write(tmp_path, runs)), "--quiet"]) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith("5 recordings, worst first\n")
+    assert shown.startswith("Worst of 5 recordings: run1/")
     order = [shown.index(run) for run in ("run1", "run3", "run2", "run4", "run0")]
     assert order == sorted(order)
     assert "Findings\n" not in shown
@@ -59,7 +59,7 @@ def test_the_ranks_of_a_job_are_one_line_and_one_report(
     write(tmp_path, {"alone": 500.0})
     assert main(["diagnose", str(tmp_path), "--quiet"]) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith("1 job and 1 recording, worst first\n")
+    assert shown.startswith("Worst of 1 job and 1 recording: alone/")
     assert "Job job · 4 ranks" in shown
     assert main(["diagnose", str(tmp_path), "--quiet", "--format", "json"]) == 0
     data = json.loads(capsys.readouterr().out)

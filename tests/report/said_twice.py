@@ -15,6 +15,7 @@ from tb_gpudiag.report.views.compose import compose
 from tb_gpudiag.report.views.screen import PLAIN_WIDTH, screen_text
 from tb_gpudiag.report.views.text import document_text
 from tb_gpudiag.rules.rule import LEAST_ERROR_NS
+from tb_gpudiag.rules.run import GENERAL
 from tb_gpudiag.rules.savings import LEAST_PLANNED, MORE_THAN_COST
 from tb_gpudiag.wording.format import share, time_us
 from tests.report.views.formats import to_text
@@ -189,7 +190,8 @@ def _order(report: pb.Report) -> Iterator[str]:
         if f.cost_us and f.certain and f.saving.basis in ("replayed", "at most")
     ]
     for (severity, us), (next_severity, next_us) in pairwise(ranked):
-        if severity < next_severity or (severity == next_severity and us + EXACT_US < next_us):
+        # What fits any job may count for less, but for no less than this.
+        if severity < next_severity or (severity == next_severity and us + EXACT_US < GENERAL * next_us):
             yield f"findings are of these severities, and save these us, in this order: {ranked}"
 
 

@@ -142,12 +142,12 @@ def test_at_most_two_run_and_the_others_know_their_place(desk: Callable[..., Des
     here = desk()
     here.pid("a")
     here.pid("b")
-    assert here.ask("c", "hang").stage == "1st in the queue"
-    assert here.ask("d", "hang").stage == "2nd in the queue"
+    assert here.ask("c", "hang").stage == "1st of 1 in the queue"
+    assert here.ask("d", "hang").stage == "2nd of 2 in the queue"
     assert here.analyses.counts() == {"queued": 2, "running": 2, "failed": 0}
     here.analyses.cancel("a")
     eventually(lambda: (state := here.analyses.state("c")) is not None and state.state == "running")
-    assert here.ask("d").stage == "1st in the queue"
+    assert here.ask("d").stage == "1st of 1 in the queue"
 
 
 def test_what_no_page_shows_any_more_goes_last(
@@ -157,8 +157,8 @@ def test_what_no_page_shows_any_more_goes_last(
     here = desk(workers=1)
     here.pid("a")
     here.ask("c", "hang")
-    assert here.ask("d", "hang").stage == "1st in the queue"
-    assert here.ask("c").stage == "1st in the queue"
+    assert here.ask("d", "hang").stage == "1st of 2 in the queue"
+    assert here.ask("c").stage == "1st of 2 in the queue"
 
 
 def test_the_queue_says_how_long_it_takes(desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,8 +169,8 @@ def test_the_queue_says_how_long_it_takes(desk: Callable[..., Desk], monkeypatch
     here.ask("a")
     eventually(lambda: here.analyses.state("a") is None)
     here.pid("b")
-    assert here.ask("c", "hang").stage == "1st in the queue, about 50 s"
-    assert here.ask("d", "hang").stage == "2nd in the queue, about 2 min"
+    assert here.ask("c", "hang").stage == "1st of 1 in the queue, about 50 s"
+    assert here.ask("d", "hang").stage == "2nd of 2 in the queue, about 2 min"
 
 
 def test_only_what_somebody_waits_for_runs_beside_other_programs(

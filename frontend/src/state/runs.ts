@@ -137,8 +137,36 @@ export function gainOfRow(row: RunRow): { share: string; after: string } | null 
 
 /** From the most urgent row to the least: tb_gpudiag/report/essentials.py has its twin. */
 function byUrgency(a: RunRow, b: RunRow): number {
-  const keys = ["severity", "low_saving_share", "growth_bytes_per_step", "saving_share", "time_s"] as const;
-  return keys.map((key) => b[key] - a[key]).find((difference) => difference !== 0) ?? 0;
+  const keys = ["low_saving_share", "growth_bytes_per_step", "saving_share", "time_s"] as const;
+  const parts = (row: RunRow) => [row.severity, Number(endsJob(row)), ...keys.map((key) => row[key])];
+  const [of_a, of_b] = [parts(a), parts(b)];
+  return of_a.map((part, i) => (of_b[i] ?? 0) - part).find((difference) => difference !== 0) ?? 0;
+}
+
+/** Finding.Severity.ERROR, as rows have it. */
+const ERROR = 2;
+
+/** Memory that runs out ends the job, whatever else is slow. */
+function endsJob({ severity, first_rule }: RunRow): boolean {
+  return severity === ERROR && first_rule.startsWith("GD4");
+}
+
+export interface Worst {
+  readonly row: RunRow;
+  /** How many runs are analyzed. */
+  readonly of: number;
+  /** "Memory grows by 256 MiB per step." */
+  readonly why: string;
+}
+
+/** The most urgent of several analyzed runs, of rows in this order; null if nothing was found in them. */
+export function worstOf(rows: readonly RunRow[]): Worst | null {
+  const analyzed = rows.filter(({ state }) => state === "ready");
+  const [row] = analyzed;
+  if (!row || analyzed.length < 2 || row.first_title === "") return null;
+  const gain = gainOfRow(row);
+  const saves = gain ? ` The first fix saves ${gain.share} of a step.` : "";
+  return { row, of: analyzed.length, why: `${row.first_title}.${saves}` };
 }
 
 /** Return the rows that contain every word of the search, the most urgent first. */

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from tb_gpudiag.jobs.rules.job_words import LATE_RECORDING, collective_text
@@ -27,7 +28,7 @@ from tb_gpudiag.report.views.document import (
     table_of,
     tables,
 )
-from tb_gpudiag.report.views.finding_sections import clear, findings, unchecked
+from tb_gpudiag.report.views.finding_sections import findings, unchecked
 from tb_gpudiag.report.wire import GENERATOR
 from tb_gpudiag.vocabulary.marks import kind_of_steps
 from tb_gpudiag.wording.format import count, numbers_text, share, time_us
@@ -41,7 +42,6 @@ RANKS_SHOWN: Final = 32
 MOST_IN_FULL: Final = 4
 
 COLLECTIVES_SHOWN: Final = 10
-STEPS_SHOWN: Final = 12
 
 
 class JobReports(NamedTuple):
@@ -170,11 +170,9 @@ def job_view(report: pb.JobReport) -> ReportView:
         *tables(report.tables, "rank_memory", "held_by_rank"),
         *tables(report.tables, "stages", "units"),
         table_of("collectives", "Collectives with most waiting", shown, columns),
-        _steps(report),
         *tables(report.tables, "sizes"),
         _slowdown(report.slowdown),
         unchecked(report),
-        clear(report),
         lines("notes", "Notes on the recordings", [*report.notes, *said]),
     ]
     clocks = _CLOCKS[report.clocks.basis]
@@ -246,23 +244,6 @@ def _why(one: pb.JobCollective) -> str:
     return f"{time_us(one.why_us)} more {what}"
 
 
-def _steps(report: pb.JobReport) -> Table:
-    columns: list[ColumnOf[pb.JobStep]] = [
-        (Column("Step"), lambda step: step.name),
-        (Column("Duration", Kind.NUMBER), lambda step: duration(step.duration_us * 1e3)),
-        (Column("Slowest rank", Kind.NUMBER), lambda step: str(step.last_rank)),
-        (
-            Column("Longest wait", Kind.NUMBER),
-            lambda step: duration(max(step.rank_waiting_us, default=0.0) * 1e3),
-        ),
-        (
-            Column("Waiting, mean", Kind.NUMBER),
-            lambda step: duration(sum(step.rank_waiting_us) / max(1, len(step.rank_waiting_us)) * 1e3),
-        ),
-    ]
-    return table_of("steps", "Steps", [step for step in report.steps[:STEPS_SHOWN] if step.name], columns)
-
-
 def _slowdown(found: pb.Slowdown) -> Lines:
     """How much faster the job would be without stragglers. Empty if it could not be replayed."""
     if not found.s:
@@ -272,14 +253,12 @@ def _slowdown(found: pb.Slowdown) -> Lines:
         f"{time_us(found.step_us)} instead of {time_us(found.ideal_step_us)}. Replayed, with an error of "
         f"{share(found.error_share)}."
     ]
-    by_rank = sorted(found.by_rank.items(), key=lambda one: -one[1])[:3]
-    said += [f"Fixing only rank {rank}: {s:.3f} times as fast." for rank, s in by_rank if s > 1.001]
     return lines("slowdown", "Without stragglers", said)
 
 
 def worst_first(row: pb.RunRow) -> tuple[float | str, ...]:
     """Sort as the page's table of runs does; what is equally urgent, by name."""
-    return *(-part for part in urgency(row)), row.run, row.worker
+    return *(-part for part in urgency(partial(getattr, row))), row.run, row.worker
 
 
 def _run_table(found: Sequence[Diagnosed]) -> Table:
@@ -287,7 +266,7 @@ def _run_table(found: Sequence[Diagnosed]) -> Table:
     recordings = len(found) - jobs
     parts = [count(jobs, "job")] * bool(jobs) + [count(recordings, "recording")] * bool(recordings)
     columns: list[ColumnOf[Diagnosed]] = [
-        (Column("Run"), lambda each: each.name),
+        (Column("Run, worst first"), lambda each: each.name),
         (
             Column("Step", Kind.NUMBER, "Median duration of a step."),
             lambda each: duration(each.row.step_us * 1_000) if each.row.step_us else "",
@@ -298,15 +277,20 @@ def _run_table(found: Sequence[Diagnosed]) -> Table:
         ),
         (Column("Bottleneck"), lambda each: each.limiter),
         (Column("First finding"), lambda each: _first_finding(each.row)),
-        (
-            Column("Saves up to", Kind.NUMBER, "Share of the step window that the first fix saves, at most."),
-            lambda each: share_of(each.row.saving_share, 1) if each.row.saving_share else "",
-        ),
+        (Column("First fix saves", Kind.NUMBER, "Share of the step."), lambda each: _saves(each.row)),
     ]
-    return table_of("overview", f"{' and '.join(parts)}, worst first", found, columns)
+    worst = found[0].row
+    saves = f" (the first fix saves {_saves(worst)} of a step)" if worst.saving_share else ""
+    why = f"{worst.first_title or 'no run has a finding'}{saves}."
+    name = found[0].name.partition(".pt.trace.json")[0]
+    return table_of("overview", f"Worst of {' and '.join(parts)}: {name}. {why}", found, columns)
+
+
+def _saves(row: pb.RunRow) -> str:
+    low, high = share(row.low_saving_share), share(row.saving_share)
+    ends = f"{low} to {high}" if low != high else high
+    return (ends if row.low_saving_share else f"at most {high}") if row.saving_share else ""
 
 
 def _first_finding(row: pb.RunRow) -> str:
-    if not row.first_rule:
-        return "none"
-    return f"{pb.Finding.Severity.Name(row.severity)} {row.first_rule} {row.first_title}"
+    return f"{pb.Finding.Severity.Name(row.severity)} {row.first_title}" if row.first_rule else "none"

@@ -89,7 +89,9 @@ def find_job_verdict(
     if first is not None and first.severity > Severity.INFO and first.finding.cost_ns >= least_ns:
         said, cost = first.finding.title, f"{share(first.finding.cost_ns, facts.job_ns)} of the time"
         if first.rule.topic in ABOUT_LATE_RANKS:
-            return _late(facts, cost)
+            saved_ns = first.finding.promise.high_ns
+            alone = f"; the fix saves {share(saved_ns, facts.job_ns)}, as other ranks are late then"
+            return _late(facts, cost + alone * (saved_ns < levels.HALF * first.finding.cost_ns))
         said += f": {cost}" * ("%" not in said)
         return JobVerdict("communication", f"{said}. {_waiting(facts)}")
     limiter, said = _shared_limiter(facts)

@@ -106,7 +106,7 @@ def rate_table(roofline: Roofline) -> pb.Table:
         )
         for found in rated[:OPERATORS_LIMIT]
     ]
-    return table_message("operator_rates", rows, first=10)
+    return table_message("operator_rates", rows, first=5)
 
 
 FUNCTIONS_LIMIT = 20

@@ -18,7 +18,7 @@ from tb_gpudiag.report.views.figure_sections import (
     peak,
     peak_owners,
 )
-from tb_gpudiag.report.views.finding_sections import better_recording, clear, defects, findings, notes, plan
+from tb_gpudiag.report.views.finding_sections import better_recording, defects, findings, notes, plan
 from tb_gpudiag.vocabulary.frames import Frame, LineKind
 from tb_gpudiag.wording.format import count, share, time_us
 from tb_gpudiag.wording.vocabulary import (
@@ -201,7 +201,6 @@ def _sections(report: pb.Report) -> list[Section]:
         growing_sites(report.memory),
         peak_owners(report.memory),
         partly_free_segments(report.memory),
-        clear(report),
         notes(report),
         defects(report),
         better_recording(report),

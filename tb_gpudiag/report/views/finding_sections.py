@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.essentials import full_place, preposition, short_place, without_hints
@@ -23,9 +23,6 @@ from tb_gpudiag.wording.format import count, size_bytes, time_us
 from tb_gpudiag.wording.quantity import duration
 
 PLACES_SHOWN = 5
-
-NAMED = 3
-"""Rules that are named of those that lack the same."""
 
 
 def findings(report: pb.Report | pb.JobReport, nothing: str = "") -> Findings:
@@ -59,10 +56,7 @@ def _card(shown: list[pb.Finding], number: int, planned_us: Mapping[str, float])
         title=finding.title,
         summary=finding.summary,
         facts=tuple(facts),
-        places=tuple(
-            CodePlace(full_place(p), short_place(p), _cost_there(p), preposition(p))
-            for p in finding.places[:PLACES_SHOWN]
-        ),
+        places=tuple(_places(finding.places[:PLACES_SHOWN])),
         fix=finding.fix.text,
         code=_code(shown, number),
         url=finding.fix.url if finding.fix.url.startswith("https://") else "",
@@ -96,8 +90,19 @@ def _saving(saving: pb.Saving) -> str:
     (low, likely, high), of = _saved(saving)
     if saving.basis.startswith("at most") or not saving.likely_us or (likely == high and not saving.low_us):
         return f"at most {high}{of}"
-    span = f"80% range {low} to {high}" if saving.low_us else f"at most {high}"
-    return f"about {likely}{of} ({span}; {saving.basis})"
+    span = f"80% range {low} to {high}; " * (low != high) if saving.low_us else f"at most {high}; "
+    return f"about {likely}{of} ({span}{saving.basis})"
+
+
+def _places(found: Sequence[pb.Place]) -> Iterator[CodePlace]:
+    """The user's function is said once, and after it what else it called."""
+    above = ""
+    for where in found:
+        short = short_place(where)
+        own, _, through = short.partition(", through ")
+        shown = f"through {through}" if through and own == above else short
+        yield CodePlace(full_place(where), shown, _cost_there(where), preposition(where))
+        above = own
 
 
 def _cost_there(where: pb.Place) -> str:
@@ -107,12 +112,16 @@ def _cost_there(where: pb.Place) -> str:
 
 
 def _code(shown: list[pb.Finding], number: int) -> str:
-    """Code of the fix. Code that an earlier finding shows is not repeated."""
-    own = shown[number - 1].fix.code.rstrip("\n")
-    for earlier, finding in enumerate(shown[: number - 1], start=1):
-        if own and finding.fix.code.rstrip("\n") == own:
-            return f"# same code as finding {earlier}"
-    return own
+    """Code of the fix, without the parts that an earlier finding shows, whatever their comments say."""
+    own, *others = (shown[i].fix.code.strip("\n").split("\n\n") for i in range(number - 1, -1, -1))
+    seen = {_calls(part) for parts in others for part in parts}
+    new = [part for part in own if _calls(part) not in seen]
+    return "\n".join(["# Code above, and:"] * (len(new) < len(own)) + ["\n\n".join(new)])
+
+
+def _calls(part: str) -> str:
+    """The lines of code without their comments; the comments of a part that has nothing else."""
+    return "\n".join(filter(None, (line.partition("#")[0].strip() for line in part.split("\n")))) or part
 
 
 def plan(report: pb.Report) -> Table:
@@ -121,7 +130,8 @@ def plan(report: pb.Report) -> Table:
 
     def name(fix: pb.PlannedFix) -> str:
         """With the number of its finding: a rule may have several."""
-        return f"{shown.index(report.findings[fix.finding]) + 1}. {fix.rule} {fix.name}"
+        finding = report.findings[fix.finding]
+        return f"{shown.index(finding) + 1}. {finding.rule} {finding.name}"
 
     columns: list[ColumnOf[pb.PlannedFix]] = [
         (Column("Fix"), name),
@@ -140,9 +150,9 @@ def _left(fix: pb.PlannedFix) -> str:
 
 
 def better_recording(report: pb.Report) -> Lines:
-    """What the recording and which rules lack, and how to record all of it. Empty if nothing is lacking."""
+    """What the recording lacks, and how to record all of it. Empty if nothing is lacking."""
     advice = report.better_recording
-    items = (Item(advice.sentence), *_lacks(report)) if advice.sentence else ()
+    items = (Item(advice.sentence),) if advice.sentence else ()
     return Lines("better_recording", "A better recording", items, advice.code)
 
 
@@ -153,34 +163,9 @@ def defects(report: pb.Report) -> Lines:
 
 
 def unchecked(report: pb.JobReport) -> Lines:
-    """Rules on a job that could not check, and what they lack."""
-    return Lines("unchecked", "Cannot tell from this trace", _lacks(report))
-
-
-def _lacks(report: pb.Report | pb.JobReport) -> tuple[Item, ...]:
-    """What rules lack. Rules that the same setting of the recording would let check share an item."""
-    by_need: dict[str, list[pb.Unchecked]] = {}
-    for rule in report.unchecked:
-        if not rule.defect:
-            by_need.setdefault(rule.how_to_record or rule.reason, []).append(rule)
-    return tuple(_lack(need, rules) for need, rules in by_need.items())
-
-
-def _lack(need: str, rules: list[pb.Unchecked]) -> Item:
-    first, *others = rules
-    if not others:
-        reason = f"{first.reason}. {first.how_to_record}" if first.how_to_record else first.reason
-        return Item(reason, f"{first.rule} {first.name}")
-    named = ", ".join(rule.rule for rule in rules[:NAMED])
-    more = f" and {len(rules) - NAMED} more" if len(rules) > NAMED else ""
-    return Item(need, f"{named}{more}")
-
-
-def clear(report: pb.Report | pb.JobReport) -> Lines:
-    """How many rules found no problem. JSON and the page have what each measured."""
-    checked = len(report.clear)
-    said = [f"{count(checked, 'rule')}; --format json has what each measured"] if checked else []
-    return lines("clear", "Checked, no problem found", said)
+    """What rules on a job lack, each need once."""
+    needs = [rule.how_to_record or rule.reason for rule in report.unchecked if not rule.defect]
+    return lines("unchecked", "A better recording", dict.fromkeys(needs))
 
 
 def notes(report: pb.Report) -> Lines:

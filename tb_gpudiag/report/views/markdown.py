@@ -83,7 +83,7 @@ def _findings(section: Findings) -> Iterator[str]:
         for fact in card.facts:
             yield f"- {_item(fact)}"
         for place in card.places:
-            yield f"- {place.preposition} {code(place.place)} {text(place.cost)}".rstrip()
+            yield f"- {code(place.short)} {text(place.cost)}".rstrip()
         yield ""
         if card.fix:
             yield f"**Fix.** {text(card.fix)}"

@@ -119,7 +119,7 @@ def _body(document: Document, level: _Level, width: int) -> Iterator[Text]:
     """The overview, and the first report."""
     first = document.reports[0] if document.reports else None
     if document.overview:
-        yield from _overview(document.overview, LINES - (_BESIDE_A_TABLE if first else 6), width)
+        yield from _overview(document.overview, LINES - (_BESIDE_A_TABLE if first else 7), width)
     if document.overview and first:
         yield Text()
     if first:
@@ -236,7 +236,7 @@ def _finding(card: FindingCard, most: int, width: int, where: str, *, detailed: 
 
 def _overview(table: Table, most: int, width: int) -> Iterator[Text]:
     """One line per row: its name, the numbers, and the last column of text, cut to the width."""
-    yield from _wrapped(table.title, width, 1, style="bold")
+    yield from _wrapped(table.title, width, 2, style="bold")
     numbers = [i for i, column in enumerate(table.columns) if column.kind is Kind.NUMBER]
     chosen = [0, *numbers, max(set(range(len(table.columns))) - set(numbers))]
     lines = [[table.columns[i].title for i in chosen]]

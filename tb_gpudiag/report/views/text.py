@@ -32,8 +32,14 @@ from tb_gpudiag.wording.format import NO_BREAK, cut_middle
 _NARROWEST_HEADER = 10
 """A title is not wrapped to fewer columns than this."""
 
-_NARROWEST_NAME = 20
+_NARROWEST_NAME = 14
 """A name in a table is not cut to fewer columns than this: it is wrapped."""
+
+_LABELS = 3
+"""What a figure is called gets one third of the width, and is wrapped."""
+
+_NAMES = (Kind.NAME, Kind.CODE)
+"""Names show their ends, one line a row."""
 
 _GAP = 2
 """Columns between those of a table."""
@@ -67,9 +73,6 @@ def print_document(document: Document, console: Console) -> None:
         console.print()
     for command in document.commands:
         _say(_prose(f"`{command.line}` {command.does}", "dim"), console)
-    if document.reports:
-        console.print()
-        _say(_verdict(document.reports[0], named=len(document.reports) > 1), console)
 
 
 def document_text(document: Document, width: int = PLAIN_WIDTH) -> str:
@@ -101,9 +104,8 @@ def _print_report(report: ReportView, console: Console) -> None:
         _print_section(section, console)
 
 
-def _verdict(report: ReportView, *, named: bool = False) -> Text:
-    name = f"{report.heading}: " if named else ""
-    return _prose(name + report.first, "bold").append(report.verdict, style="not bold")
+def _verdict(report: ReportView) -> Text:
+    return _prose(report.first, "bold").append(report.verdict, style="not bold")
 
 
 def _print_section(section: Section, console: Console) -> None:
@@ -150,11 +152,12 @@ def _print_finding(card: FindingCard, console: Console) -> None:
     title = _prose(f"{name.plain}: ")
     title.spans = name.spans
     _say(title.append(card.title, style="bold"), console)
-    body = _grid(2)
+    body = RichTable.grid(padding=(0, 2, 0, 0))
+    body.add_column(max_width=console.width // _LABELS)
     for fact in card.facts:
         body.add_row(_prose(fact.label), _prose(fact.text))
     for place in card.places:
-        body.add_row(place.preposition, _prose(f"{place.place}  {place.cost}".rstrip()))
+        body.add_row("where" * (place is card.places[0]), _prose(f"{place.short}  {place.cost}".rstrip()))
     if card.fix:
         body.add_row(Text("fix", style="bold"), _prose(card.fix))
     indent = (0, 0, 0, 3)
@@ -193,13 +196,13 @@ def _table(section: Table, width: int) -> RichTable:
         shown.add_column(
             header,
             justify="right" if column.kind is Kind.NUMBER else "left",
-            no_wrap=column.kind is Kind.NUMBER or (column.kind is Kind.NAME and most > 0),
+            no_wrap=column.kind is Kind.NUMBER or (column.kind in _NAMES and most > 0),
             header_style="dim",
             overflow="fold",
         )
     for row in section.rows:
         cells = zip(section.columns, map(str, row), strict=True)
-        shown.add_row(*(_prose(cut_middle(x, most) if most and c.kind is Kind.NAME else x) for c, x in cells))
+        shown.add_row(*(_prose(cut_middle(x, most) if most and c.kind in _NAMES else x) for c, x in cells))
     return shown
 
 
@@ -209,7 +212,7 @@ def _name_width(section: Table, headers: Sequence[str], width: int) -> int:
     names, room = [], width
     for i, (column, header) in enumerate(zip(section.columns, headers, strict=True)):
         widest = _GAP + max(*map(len, header.split("\n")), *(len(str(row[i])) for row in section.rows))
-        if column.kind is Kind.NAME:
+        if column.kind in _NAMES:
             names.append(widest)
         else:  # words are wrapped
             room -= widest if column.kind is Kind.NUMBER else min(widest, _NARROWEST_NAME)
@@ -229,14 +232,6 @@ def _headers(section: Table) -> list[str]:
         wrapped.append(textwrap.wrap(column.title, width, break_long_words=False))
     height = max(len(title) for title in wrapped)
     return ["\n" * (height - len(title)) + "\n".join(title) for title in wrapped]
-
-
-def _grid(columns: int) -> RichTable:
-    """A table without titles. All columns but the last keep their width."""
-    grid = RichTable.grid(padding=(0, 2, 0, 0))
-    for i in range(columns):
-        grid.add_column(no_wrap=i < columns - 1)
-    return grid
 
 
 def _say(text: Text, console: Console) -> None:

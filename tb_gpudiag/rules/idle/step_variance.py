@@ -297,7 +297,7 @@ def _fix(
     )
     case = next(case for holds, case in cases if holds)
     code = {"only": HOST_TASK_FIXES[HostTask.SAVING].fix.code}.get(case, "")
-    return Fix(_FIXES[case].format(period=pattern.period), code)
+    return Fix(_FIXES[case].format(period=pattern.period), code, general=not code)
 
 
 RULE = Rule("GD106", "step_variance", "Uneven steps", check, severity=Severity.INFO, topic="steps")

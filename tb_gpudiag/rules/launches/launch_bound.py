@@ -67,7 +67,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         summary="The GPU finishes its short kernels before the host launches the next ones: "
         f"{on_idle_gpu} found the GPU idle. It then waits for the operator's overhead on the CPU, the launch "
         "call and the launch latency.",
-        fix=Fix(advice.fix_text, "\n\n".join(code), advice.url),
+        fix=Fix(advice.fix_text, "\n\n".join(code), advice.url, general=True),
         evidence=[
             Evidence.of_window("Idle in short launch gaps", cost_ns, lost.window_ns),
             Evidence("Launches", number(len(calls), "launch", "launches"), per_step(len(calls), steps)),

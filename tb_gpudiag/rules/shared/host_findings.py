@@ -42,6 +42,7 @@ from tb_gpudiag.wording.quantity import duration, number, per_step
 
 _RULE = "tb_gpudiag.rules.idle.host_bound"
 CODE, FIXES = fix_code(_RULE), page_fixes(_RULE) | page_fixes("tb_gpudiag.rules.shared.host_tasks")
+FIXES["fewer_operators"] = replace(FIXES["fewer_operators"], general=True)
 
 _INPUT_TASKS = frozenset({HostTask.TOKENIZING, HostTask.PREPARING})
 
@@ -291,7 +292,7 @@ def _fix(time: HostPart, case: Case) -> Fix:
     parts += [advice.code] if launching else []
     if job.server is None:
         parts.append(f"\n{CODE['pipeline']}\n" if job.pipeline else f"\n{CODE['host_work']}")
-    return Fix(text, "\n".join(parts), SERVER_URLS.get(job.server, _URL))
+    return Fix(text, "\n".join(parts), SERVER_URLS.get(job.server, _URL), general=True)
 
 
 def _longest(time: HostPart) -> Evidence:

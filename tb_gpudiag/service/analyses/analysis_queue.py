@@ -247,11 +247,12 @@ class AnalysisQueue:
         return sorted(queued, key=lambda analysis: analysis.turn(now_s))
 
     def _place(self, analysis: _Analysis) -> str:
-        """`3rd in the queue`, and about how long that takes once other analyses have ended."""
-        place = self._queue().index(analysis) + 1
+        """`3rd of 60 in the queue`, and about how long that takes once other analyses have ended."""
+        queue = self._queue()
+        place = queue.index(analysis) + 1
         wait_s = place * sum(self._durations_s) / max(1, len(self._durations_s) * self._settings.workers)
         long = f", about {round(wait_s / 60)} min" if wait_s >= 90 else f", about {round(wait_s, -1):.0f} s"
-        return f"{ordinal(place)} in the queue{long if wait_s >= 5 else ''}"
+        return f"{ordinal(place)} of {len(queue)} in the queue{long if wait_s >= 5 else ''}"
 
     def _enforce(self) -> None:
         """Stop analyses that nobody asks about or that take too long. Forget the oldest failures."""

@@ -47,25 +47,26 @@ def run_row(digest: Digest) -> pb.RunRow:
 
 
 def job_row(job: pb.JobReport, of_ranks: Sequence[pb.RunRow]) -> pb.RunRow:
-    """Return the row of a job: the slowest step, mean busy share and highest memory share of its ranks."""
-    slowest = max(of_ranks, key=lambda row: row.step_us)
+    """Return the row of a job: its step as its report has it, and the rank in the middle; mean busy share and
+    highest memory share of its ranks."""
+    middle = sorted(of_ranks, key=lambda row: row.step_us)[len(of_ranks) // 2]
     return row_with(
         job.findings,
         run=job.run,
         kind="job",
         ranks=len(job.ranks),
         recordings=1,
-        time_s=slowest.time_s,
-        step_us=slowest.step_us,
-        low_step_us=slowest.low_step_us,
-        high_step_us=slowest.high_step_us,
-        unprofiled_step_us=slowest.unprofiled_step_us,
+        time_s=middle.time_s,
+        step_us=job.step_time.median_us,
+        low_step_us=middle.low_step_us,
+        high_step_us=middle.high_step_us,
+        unprofiled_step_us=job.step_time.unprofiled_us,
         busy_share=sum(row.busy_share for row in of_ranks) / len(of_ranks),
-        account=slowest.account,
+        account=middle.account,
         limiter=job.verdict.limiter,
         sentence=job.verdict.sentence,
         memory_share=max(row.memory_share for row in of_ranks),
-        work=slowest.work,
+        work=middle.work,
     )
 
 

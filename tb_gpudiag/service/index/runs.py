@@ -6,13 +6,13 @@ from __future__ import annotations
 import json
 import secrets
 from bisect import bisect_right
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.essentials import URGENCY
+from tb_gpudiag.report.essentials import urgency
 from tb_gpudiag.report.wire import from_json
 from tb_gpudiag.service.index.log_index import TraceEntry
 from tb_gpudiag.trace.files.file_names import named_rank
@@ -226,7 +226,7 @@ def _place(traces: Sequence[TraceEntry], states: TraceStates) -> tuple[float, ..
     if of_several_ranks(traces, newest):
         job = states.job_of(newest)
         found = _row_in(job) or (found if job is not None else "")
-    return place_of(found) if found else (*(0,) * len(URGENCY), time_ns(traces[-1]) / 1e9)
+    return place_of(found) if found else (*place_of("{}")[:-1], time_ns(traces[-1]) / 1e9)
 
 
 def newest_analyzed(
@@ -256,8 +256,8 @@ def _row_in(found: Mapping[str, str] | None) -> str:
 @lru_cache(1 << 17)
 def place_of(row: str) -> tuple[float, ...]:
     """Return how urgent a RunRow in JSON is, and its time. Parsing thousands takes a tenth of a second."""
-    fields = json.loads(row)
-    return tuple(fields.get(name, 0) for name in (*URGENCY, "time_s"))
+    fields = defaultdict(int, {"first_rule": "", **json.loads(row)})
+    return (*urgency(fields.__getitem__), fields["time_s"])
 
 
 def _folder(run: str) -> str:

@@ -30,7 +30,7 @@ def texts(section: Section) -> Iterator[str]:
             for card in section.cards:
                 yield from (f"{card.number}.", card.severity, card.rule, card.name, card.title, card.summary)
                 yield from (text for fact in card.facts for text in (fact.label, fact.text))
-                yield from (text for place in card.places for text in (place.place, place.cost))
+                yield from (text for place in card.places for text in (place.short, place.cost))
                 yield from (card.fix, card.code, card.url)
 
 

@@ -1,5 +1,5 @@
 import { limiterWord } from "../../base/limiters";
-import { count, figures, plural } from "../../base/format";
+import { count, plural } from "../../base/format";
 import { tableOf } from "../../base/tables";
 import { GLOSSARY } from "../../base/vocabulary";
 import { clocksText } from "../../state/job";
@@ -8,7 +8,7 @@ import { stepText } from "../parts/stepText";
 
 /** One verdict for the whole job, with its key figures. */
 export function JobVerdict({ job }: { job: JobReport }) {
-  const { verdict, ranks, world_size, parallelism, clocks, slowdown, steps, step_time: step } = job;
+  const { verdict, ranks, world_size, parallelism, clocks, steps, step_time: step } = job;
   const collectives = tableOf(job, "rank_memory") === undefined ? job.collectives : undefined;
   const { limiter = "unknown", headline = "" } = verdict ?? {};
   const ranksText =
@@ -31,14 +31,7 @@ export function JobVerdict({ job }: { job: JobReport }) {
         <Fact name="Ranks" value={ranksText} />
         {parallelism && <Fact name="Parallelism" value={parallelism} />}
         {steps.length > 0 && <Fact name="Steps" value={count(steps.length)} />}
-        {step && step.median_us > 0 && <Fact name="Step" value={stepText(step)} />}
-        {slowdown && slowdown.s > 0 && (
-          <Fact
-            name="Slowdown by stragglers"
-            value={`${figures(slowdown.s)} ×`}
-            note="Job time divided by what it would be without stragglers"
-          />
-        )}
+        {step && step.median_us > 0 && <Fact name="Step, median rank" value={stepText(step)} />}
       </dl>
       {collectives && (
         <p>
@@ -54,9 +47,9 @@ function matchedText({ matched, unmatched }: { matched: number; unmatched: numbe
   return `${plural(matched, "collective")} matched across ranks${without}.`;
 }
 
-function Fact({ name, value, note }: { name: string; value: string; note?: string }) {
+function Fact({ name, value }: { name: string; value: string }) {
   return (
-    <div title={note}>
+    <div>
       <dt>{name}</dt>
       <dd>{value}</dd>
     </div>

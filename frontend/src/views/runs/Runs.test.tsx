@@ -221,7 +221,7 @@ it("analyzes new runs by itself, the newest first, until stopped", async () => {
   });
   fireEvent.click(screen.getByRole("button", { name: "Analyze 2 new" }));
   expect(requests).toEqual(["./report?id=young-trace&ahead=1"]);
-  fireEvent.click(screen.getByRole("button", { name: "Stop analyzing, 2 left" }));
+  fireEvent.click(screen.getByRole("button", { name: "Stop" }));
   expect(screen.getByRole("button", { name: "Analyze 2 new" })).toBeTruthy();
 });
 
@@ -265,8 +265,22 @@ it("asks for no analysis while enough wait at the server", async () => {
     requests.push(url);
     return Promise.resolve(new Response(JSON.stringify(table)));
   });
-  expect(screen.getByRole("button", { name: "Stop analyzing, 9 left" })).toBeTruthy();
+  expect(screen.getByRole("button", { name: "Stop" })).toBeTruthy();
   expect(requests.filter((url) => url.includes("report"))).toEqual([]);
+});
+
+it("says first which run is the worst and why: one whose memory runs out, before one that is slow", async () => {
+  const slow = { severity: 2, first_rule: "GD101", first_title: "Data loading", low_saving_share: 0.5 };
+  const leak = { severity: 2, first_rule: "GD401", first_title: "Memory grows by 1 MiB per step" };
+  expect(await shown([row("slow", slow), row("leak", leak), row("new", { state: "new" })])).toEqual([
+    "leak",
+    "slow",
+    "new",
+  ]);
+  const worst = screen.getByText(/Worst of 2 analyzed runs/);
+  expect(worst.textContent).toBe("Worst of 2 analyzed runs: leak. Memory grows by 1 MiB per step.");
+  fireEvent.click(within(worst).getByRole("button", { name: "leak" }));
+  expect(usePage.getState()).toMatchObject({ tab: "summary", trace: "leak-trace" });
 });
 
 it("groups the runs by folder, the most urgent ones first, and folds a folder", async () => {

@@ -5,8 +5,8 @@ import { count, plural } from "../../base/format";
 import { runName } from "../../state/choose";
 import { useBaseFigures } from "../../state/base";
 import { useRuns } from "../../state/queries";
-import { filteredRuns, foldRuns, groupedRuns, isFolder, useRunsTable } from "../../state/runs";
-import type { Line } from "../../state/runs";
+import { filteredRuns, foldRuns, groupedRuns, isFolder, useRunsTable, worstOf } from "../../state/runs";
+import type { Line, Worst } from "../../state/runs";
 import type { RunRow } from "../../wire/report";
 import { ordered, type Order } from "../../base/sorting";
 import { usePage } from "../../state/store";
@@ -38,11 +38,37 @@ function arranged(
   return folded ? groupedRuns(inOrder, folded) : inOrder;
 }
 
-/** "40 runs, the worst first", "3 of 40 runs". */
-function summary(shown: number, total: number, search: string, { by, descending }: Order): string {
+/** "Analyzing 3 of 40 runs", "40 runs, the worst first", "3 of 40 runs". */
+function summary(
+  shown: number,
+  total: number,
+  search: string,
+  { by, descending }: Order,
+  { on, left }: Analyses,
+): string {
   const all = plural(total, "run");
   if (search.trim() !== "") return `${count(shown)} of ${all}`;
+  if (on && left > 0) return `Analyzing ${count(total - left + 1)} of ${all}`;
   return by === "severity" && descending ? `${all}, the worst first` : all;
+}
+
+function openRun({ id, kind, trace_id }: RunRow): void {
+  useRunsTable.setState({ opened: id });
+  usePage.getState().openTab(kind === "job" ? "job" : "summary", trace_id);
+}
+
+function WorstRun({ worst }: { worst: Worst | null }) {
+  if (!worst) return null;
+  const { row, of, why } = worst;
+  return (
+    <p className="gd-worst">
+      Worst of {plural(of, "analyzed run")}:{" "}
+      <button type="button" className="gd-link" onClick={() => openRun(row)}>
+        {runName(row.run)}
+      </button>
+      . {why}
+    </p>
+  );
 }
 
 /** All runs of the log directory, the most urgent ones first. */
@@ -51,8 +77,8 @@ export default function Runs() {
   const { order, opened, top, grouped, folded } = useRunsTable();
   const search = usePage((page) => page.filter);
   const filter = usePage((page) => page.filterRuns);
-  const openTab = usePage((page) => page.openTab);
   const rows = useMemo(() => filteredRuns(data?.rows ?? [], search), [data, search]);
+  const worst = useMemo(() => worstOf(rows), [rows]);
   const analyses = useAnalyses(data && !data.more ? data.rows : NONE, rows);
   const table = useOpenedRow();
   const dragging = useCompareByDragging();
@@ -77,7 +103,7 @@ export default function Runs() {
       aside={
         <div className="gd-controls">
           <span className="gd-muted" role="status">
-            {summary(rows.length, data.total, search, order)}
+            {summary(rows.length, data.total, search, order, analyses)}
           </span>
           {analyses.left > 0 && <Analyze {...analyses} />}
           {(folders || grouped) && (
@@ -113,6 +139,7 @@ export default function Runs() {
         <p className="gd-nothing">No run matches the filter.</p>
       ) : (
         <div ref={table}>
+          <WorstRun worst={worst} />
           <DataTable
             label="Runs"
             columns={shown}
@@ -123,7 +150,7 @@ export default function Runs() {
             order={order}
             onOrder={(next) => useRunsTable.setState({ order: next })}
             rowHeight={ROW_PX}
-            maxHeight="calc(100vh - 142px)"
+            maxHeight="calc(100vh - 182px)"
             minWidth={minWidth}
             scroll={{
               top,
@@ -131,10 +158,7 @@ export default function Runs() {
             }}
             onOpen={(line) => {
               if (isFolder(line)) foldRuns(line.folder);
-              else {
-                useRunsTable.setState({ opened: line.id });
-                openTab(line.kind === "job" ? "job" : "summary", line.trace_id);
-              }
+              else openRun(line);
             }}
             isOpen={(line) => !isFolder(line) && line.id === opened}
             dragging={dragging}
@@ -189,7 +213,7 @@ function Analyze({ left, on, toggle }: Analyses) {
       title="Analyzes the newest recording of each run while this view is open, those at the top first"
       onClick={toggle}
     >
-      {on ? `Stop analyzing, ${count(left)} left` : `Analyze ${count(left)} new`}
+      {on ? "Stop" : `Analyze ${count(left)} new`}
     </Button>
   );
 }

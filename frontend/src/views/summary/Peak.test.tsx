@@ -33,7 +33,7 @@ it("shows what the peak goes to, from what is lost first to what is left", () =>
     "Idle20.0%",
     "Memory-bound30.0%",
     "Recomputed10.0%",
-    "Model FLOPs40.0%",
+    "Model FLOPsMFU",
   ]);
 });
 

@@ -21,11 +21,13 @@ export function Peak({ mfu }: { mfu: Mfu | undefined }) {
           {mfu.parts.map((part, at) => (
             <tr
               key={at}
-              title={[time(part.us), explanation(part)].filter(Boolean).join(": ")}
+              title={[`${time(part.us)}, ${percent(part.share)}`, explanation(part)]
+                .filter(Boolean)
+                .join(": ")}
               data-part={part.part}
             >
               <th scope="row">{label(part)}</th>
-              <td>{percent(part.share)}</td>
+              <td>{part.part === "model" ? "MFU" : percent(part.share)}</td>
               <td aria-hidden="true">
                 <span
                   style={{
