@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
+from functools import cache, lru_cache
 from itertools import accumulate
 from typing import Final
 
@@ -25,6 +26,8 @@ NAMES_SHOWN: Final = 8
 
 # Two recordings of one rank are of the same time if they share this much of the shorter one.
 _SAME_TIME: Final = 0.5
+
+_MOST_SHARED_BYTES: Final = 64 << 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,24 +72,40 @@ def slim(digest: Digest) -> SlimDigest:
     """
     if isinstance(digest, SlimDigest):
         return digest
-    kernels = _copied(digest.kernels.slice(0, ROWS_COMPARED))
+    kernels = digest.kernels.slice(0, ROWS_COMPARED)
     column = kernels.schema.get_field_index("path")
-    return SlimDigest(
-        about=digest.about,
-        steps=_copied(digest.steps),
-        collectives=_copied(digest.collectives),
-        kernels=kernels.set_column(column, "path", pa.array([""] * len(kernels), pa.string())),
-        modules=digest.modules.schema.empty_table(),
-        operators=digest.operators.schema.empty_table(),
-        memory=digest.memory.schema.empty_table(),
-        sites=digest.sites.schema.empty_table(),
-        held=_copied(digest.held.slice(0, None if digest.about.kind == "snapshot" else 0)),
-        findings=digest.findings,
-    )
+    without_paths = kernels.set_column(column, "path", pa.array([""] * len(kernels), pa.string()))
+    kept = {"steps": digest.steps, "collectives": digest.collectives, "kernels": without_paths}
+    if digest.about.kind == "snapshot":
+        kept["held"] = digest.held
+    tables = {name: _copied(kept[name]) if name in kept else _empty(name) for name in TABLES}
+    return SlimDigest(about=digest.about, findings=digest.findings, **tables)
+
+
+@cache
+def _empty(name: str) -> pa.Table:
+    return TABLES[name].empty_table()
 
 
 def _copied(table: pa.Table) -> pa.Table:
-    return table.take(pa.array(np.arange(len(table))))
+    taken = table.take(pa.array(np.arange(len(table))))
+    return pa.Table.from_arrays([*map(_of_all_ranks, taken.columns)], schema=taken.schema)
+
+
+def _of_all_ranks(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.StringArray:
+    """Return the column, or the same texts of another rank."""
+    if column.type != pa.string() or column.num_chunks != 1 or not 0 < column.nbytes < _MOST_SHARED_BYTES:
+        return column
+    texts = column.chunk(0)
+    _, ends, content = texts.buffers()
+    first = texts.offset * 4
+    return _texts(len(texts), ends[first : first + 4 * len(texts) + 4].to_pybytes(), content.to_pybytes())
+
+
+# The ranks of a job call the same collectives.
+@lru_cache(maxsize=1024)
+def _texts(count: int, ends: bytes, content: bytes) -> pa.StringArray:
+    return pa.StringArray.from_buffers(count, pa.py_buffer(ends), pa.py_buffer(content))
 
 
 def find_sets(digests: Iterable[Digest]) -> Sets:

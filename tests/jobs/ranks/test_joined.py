@@ -15,3 +15,12 @@ def test_a_tree_of_digests_gives_the_same_report() -> None:
     found = list(parts[0])
     assert [digest.about for digest in found] == [digest.about for digest in ranks]
     assert build_jobs(found).reports == build_jobs(ranks).reports != []
+
+
+def test_ranks_that_do_the_same_share_its_names() -> None:
+    ends = {
+        column.chunk(0).buffers()[1].address
+        for digest in job(3, 5, own_ms=lambda rank, step: 10.0)
+        for column in [slim(digest).collectives["name"]]
+    }
+    assert len(ends) == 1
