@@ -14,9 +14,9 @@ from pathlib import Path
 
 import tb_gpudiag
 
-MOST = 3_179
-MOST_FRACTIONS = 58
-MOST_NUMBERS = 186
+MOST = 3_079
+MOST_FRACTIONS = 56
+MOST_NUMBERS = 183
 FOLDERS = ("rules", "facts", "jobs/rules")
 LISTED = 10
 

@@ -11,7 +11,6 @@ without a library has the name of a function of the user's own.
 from __future__ import annotations
 
 import functools
-import itertools
 import re
 from collections.abc import Iterator
 from enum import IntEnum
@@ -184,9 +183,6 @@ _ATTENTION_FRAME = any_of(PATH + r"torch/nn/functional\.py\(\d+\): multi_head_at
 # A whole stack that ends in a recurrent layer, which runs many operators.
 RECURRENT = any_of(r"(.*\n)?" + PATH + r"torch/nn/modules/rnn" + IN_FILE, flags=re.S)
 
-# A frame of a layer that multiplies what it is given by weights, for whose gradients a graph keeps it.
-WEIGHS = any_of(r"torch/nn/modules/(conv|linear)\.py\(\d+\): \w+")
-
 # Searched for in a whole stack of a snapshot: activations are computed again in the backward pass.
 CHECKPOINT = any_of(r"torch/utils/checkpoint\.py\(\d+\): ")
 
@@ -236,11 +232,6 @@ def outermost_caller(stack: str) -> str:
     return "\n".join(lines[:at])
 
 
-def innermost_frame(stack: str) -> str:
-    """Return the last frame of a stack."""
-    return stack.rpartition("\n")[2]
-
-
 def inside_model(stack: str) -> str:
     """Return the rest of a stack, from where the outermost module is called; all of it outside of modules."""
     return stack[len(outermost_caller(stack)) :]
@@ -254,31 +245,6 @@ def inner_part(stack: str) -> str:
     lines = stack.split("\n")
     users = (i for i in range(len(lines) - 1, -1, -1) if place_frame(lines[i]) is not None)
     return "\n".join(lines[next(users, 0) :])
-
-
-def around_innermost_module(stack: str) -> str:
-    """Return the part of a stack that ends where the innermost module is called; all of it outside of
-    modules."""
-    lines = stack.split("\n")
-    last = max((i for i, line in enumerate(lines) if calls_module(line)), default=len(lines))
-    while last and calls_module(lines[last - 1]):
-        last -= 1
-    return "\n".join(lines[:last])
-
-
-def is_in_layer(stack: str) -> bool:
-    """Return whether a layer or a function of torch.nn allocates, which the user's innermost line calls."""
-    inner = list(itertools.takewhile(lambda line: place_frame(line) is None, reversed(stack.split("\n"))))
-    return any(_MODULE_LINE.search(line) and not calls_module(line) for line in inner)
-
-
-def in_function_of_forward(stack: str) -> bool:
-    """Return whether a stack ends in a user's function that a module's forward() calls."""
-    lines = stack.split("\n")
-    inside = list(itertools.takewhile(lambda line: not calls_module(line), reversed(lines)))
-    own = [line for line in inside if place_frame(line) is not None]
-    in_module = len(inside) < len(lines)
-    return in_module and len(own) > 1 and own[0] == inside[0] and own[-1].endswith("): forward")
 
 
 def is_of_layer(stack: str) -> bool:

@@ -26,9 +26,6 @@ MOST_LOOKED_AT = 64
 LEAST_SHARE = 0.5
 """A holder receives at least this share of a site's allocations."""
 
-REMOVED_SHARE = 0.75
-"""A function that takes an entry out of a container about as often as it puts one in keeps its size."""
-
 
 @dataclass(frozen=True)
 class Holder:
@@ -83,25 +80,6 @@ class Containers:
             direct=bool(direct),
             hashes=bool(self._hashes[same].all()),
         )
-
-    @cached_property
-    def fills(self) -> dict[Frame, Int64]:
-        """When each of the user's functions adds to a container, in order."""
-        places, start_ns = self._host.place[self._adds], self._host.events.start_ns[self._adds]
-        frames = ((place, self._host.frame(place)) for place in np.unique(places).tolist())
-        return {frame: start_ns[places == place] for place, frame in frames if frame is not None}
-
-    def remover(self, events: Int64) -> Frame | None:
-        """Return the function that takes an entry out of some container for most of these operators: the
-        user's innermost function around each, or the one that calls it; None without one."""
-        known = events[events != NONE]
-        inner = self._users[known]
-        around = np.r_[inner, self._users_outside(inner)]
-        calls = self._removes[np.isin(self._users[self._removes], around[around != NONE])]
-        if len(calls) < REMOVED_SHARE * len(known) or not len(calls):
-            return None
-        (caller, _), _ = Counter((self._key(i)[1], self._key(i)[0]) for i in calls.tolist()).most_common(1)[0]
-        return self._host.frame(caller)
 
     def _adding(self, times_ns: Int64, thread: Int32, around: Int64) -> Int64:
         """Return the first call after each time that adds to a container, while the function around it was

@@ -17,14 +17,12 @@ from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.core.threads import innermost
 from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.facts.memory.allocations import MemoryContext
-from tb_gpudiag.facts.memory.containers import Containers
 from tb_gpudiag.facts.memory.curve import Curve, memory_curve
 from tb_gpudiag.facts.memory.find_phases import phases
 from tb_gpudiag.facts.memory.fitting import Fit, find_fit
 from tb_gpudiag.facts.memory.floor import NO_PERIODS, Floors, Periods, Trend, floors, trend, windows
 from tb_gpudiag.facts.memory.memory_kinds import Allocations
 from tb_gpudiag.facts.memory.noted_history import is_long, last_rate, steady_rate
-from tb_gpudiag.facts.memory.noted_keepers import noted_keeper
 from tb_gpudiag.facts.memory.noted_tensors import NotedHolder, NotedTensors, noted_growths, noted_tensors
 from tb_gpudiag.facts.memory.peak import Failure, Peak, find_failure, find_peak
 from tb_gpudiag.facts.memory.phase import Phase
@@ -40,7 +38,6 @@ from tb_gpudiag.facts.memory.sites import (
 from tb_gpudiag.facts.memory.unfinished import bytes_to_come
 from tb_gpudiag.facts.memory.ways import Way, find_ways, fits_without
 from tb_gpudiag.trace.events import MemoryEvents, Trace
-from tb_gpudiag.vocabulary.frames import Frame
 from tb_gpudiag.vocabulary.recorded import Category, DeviceType
 from tb_gpudiag.vocabulary.torch_frames import OPTIMIZER_MADE
 
@@ -232,21 +229,8 @@ class DeviceMemory:
     def _with_notes(self, found: list[GrowingSite]) -> list[GrowingSite]:
         if self._noted is None:
             return found
-        growths = noted_growths(self._noted, [site.sizes for site in found])
-        return [
-            replace(site, noted=replace(growth, keeper=self._keeper(site, growth.holder)))
-            for site, growth in zip(found, growths, strict=True)
-        ]
-
-    def _keeper(self, site: GrowingSite, holder: NotedHolder | None) -> tuple[int, Frame] | None:
-        if holder is None:
-            return None
-        starts_ns = self.floors.periods.start_ns
-        return noted_keeper(holder, site.stack, site.times_ns, self._containers, starts_ns)
-
-    @cached_property
-    def _containers(self) -> Containers:
-        return Containers(self.allocations.host)
+        growths = noted_growths(self._noted, [(site.sizes, site.stack) for site in found])
+        return [replace(site, noted=growth) for site, growth in zip(found, growths, strict=True)]
 
     @cached_property
     def steady_per_step(self) -> float:

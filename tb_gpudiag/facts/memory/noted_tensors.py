@@ -58,7 +58,7 @@ class NotedGrowth:
         graph, or be no tensor of Python's.
     high: at most by so much there are more tensors than before: others of these sizes went.
     attached, leaf: by so much there are more tensors with a graph, and that need gradients without one.
-    holder: what holds most of them, if that was noted. keeper: as in noted_keeper.
+    holder: what holds most of them, if that was noted. keeper: see NotedHolder.innermost, of the site.
     """
 
     held: float
@@ -66,7 +66,7 @@ class NotedGrowth:
     attached: float
     leaf: float
     holder: NotedHolder | None
-    keeper: tuple[int, Frame] | None = None
+    keeper: tuple[int, Frame] | None
 
 
 def noted_tensors(metadata: Mapping[str, Any]) -> NotedTensors | None:
@@ -115,10 +115,11 @@ def _counts(values: Any) -> dict[int, int] | None:
     return found if len(found) == len(values) else None
 
 
-def noted_growths(noted: NotedTensors, kept: Iterable[Int64]) -> list[NotedGrowth]:
-    """Compare what each site keeps with what was noted. kept: sizes of each one's allocations. Sites that
-    keep tensors of one size share what was noted of it."""
-    sizes = [Counter[int](one.tolist()) for one in kept]
+def noted_growths(noted: NotedTensors, kept: Iterable[tuple[Int64, str]]) -> list[NotedGrowth]:
+    """Compare what each site keeps with what was noted. kept: sizes of each one's allocations, and its stack.
+    Sites that keep tensors of one size share what was noted of it."""
+    sites = [(Counter[int](one.tolist()), stack) for one, stack in kept]
+    sizes = [one for one, _ in sites]
     every = sum(sizes, Counter[int]())
     came = {size: noted.came.get(size, 0) for size in every}
     more = {size: max(0, came[size] - noted.went.get(size, 0)) for size in every}
@@ -128,16 +129,13 @@ def noted_growths(noted: NotedTensors, kept: Iterable[Int64]) -> list[NotedGrowt
         leaf[size] = min(1.0, noted.leaves.get(size, 0) / count)
         held[size] = min(1.0, came[size] / count)
         high[size] = min(1.0, more[size] / count)
-    return [
-        NotedGrowth(
-            _mean(one, held),
-            _mean(one, high),
-            _mean(one, attached),
-            _mean(one, leaf),
-            noted.holders.get(max(one, key=lambda size: size * one[size], default=0)),
-        )
-        for one in sizes
-    ]
+    found = []
+    for one, stack in sites:
+        holder = noted.holders.get(max(one, key=lambda size: size * one[size], default=0))
+        keeper = holder.innermost(stack) if holder is not None else None
+        parts = _mean(one, held), _mean(one, high), _mean(one, attached), _mean(one, leaf)
+        found.append(NotedGrowth(*parts, holder, keeper))
+    return found
 
 
 def _mean(sizes: Mapping[int, int], shares: Mapping[int, float]) -> float:

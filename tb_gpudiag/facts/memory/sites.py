@@ -21,14 +21,13 @@ from tb_gpudiag.facts.memory.floor_table import FloorTable, by_line, floor_table
 from tb_gpudiag.facts.memory.memory_kinds import Allocations
 from tb_gpudiag.facts.memory.noted_tensors import NotedGrowth
 from tb_gpudiag.facts.memory.phase import Phase
-from tb_gpudiag.facts.memory.recorded_nodes import grad_mode, is_leaf, node_ran
+from tb_gpudiag.facts.memory.recorded_nodes import grad_mode
 from tb_gpudiag.facts.memory.snapshot_places import StackPlaces, older_count
-from tb_gpudiag.facts.memory.stack_order import SiteOrder, StackOrder
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.frames import Frame, innermost_place, old_call_stack, parse_frame
 from tb_gpudiag.vocabulary.marks import module_class, module_name
 from tb_gpudiag.vocabulary.recorded import Category
-from tb_gpudiag.vocabulary.torch_frames import in_function_of_forward, is_optimizer_history
+from tb_gpudiag.vocabulary.torch_frames import is_optimizer_history
 
 MOST_FRAMES = 60
 
@@ -67,14 +66,9 @@ class GrowingSite:
     events: Int64  # their operators' spans, or NONE, shape (t,)
 
     holder: Holder | None  # the container that receives it; None if unknown
-    remover: Frame | None  # the function around that takes as much out of a container; None if there is none
     in_optimizer: bool  # L-BFGS allocated it, as its history
     grad_mode: bool | None  # allocated where autograd records a graph; None if unknown
-    leaf: bool  # there, but the result got no node: no input needs a gradient
-    node_ran: bool | None  # a backward pass ran the node of one of them; None if it ran none at all
-    intermediate: bool  # made in a function that a module's forward() calls, and the module goes on
     moment: float  # when in a step these are allocated, usually: 0 at its start, 1 at its end
-    order: SiteOrder
     noted: NotedGrowth | None = None  # of the tensors that Python holds; None where nothing was noted
 
     @property
@@ -90,15 +84,15 @@ def growing_sites(allocations: Allocations, found: Floors) -> list[GrowingSite]:
         return []
     table = floor_table(allocations, found)
     containers = Containers(allocations.host)
-    stacks = _Stacks(StackPlaces(allocations, int(found.position[table.column[-1]])), StackOrder(allocations))
+    places = StackPlaces(allocations, int(found.position[table.column[-1]]))
     first = int(np.searchsorted(table.column, found.last_rate))
     x, sites = found.periods.at[table.column[first:]], []
     own = growing_rows(table, x)
     for number, slope in own:
-        sites.append(_site(allocations, found, table, containers, stacks, number, x, slope))
+        sites.append(_site(allocations, found, table, containers, places, number, x, slope))
     lines = by_line(allocations, table, [number for number, _ in own])
     for number, slope in growing_rows(lines, x):
-        site = _site(allocations, found, lines, containers, stacks, number, x, slope)
+        site = _site(allocations, found, lines, containers, places, number, x, slope)
         sites.append(replace(site, frame=innermost_place(site.stack)))
     return sorted(sites, key=lambda site: -site.per_unit)
 
@@ -121,19 +115,13 @@ def sites_of_sizes(
     own = chosen[table.alive]
     held = np.bincount(table.site[own], weights=allocations.bytes[table.alive[own]], minlength=len(table.one))
     containers, x = Containers(allocations.host), found.periods.at[table.column]
-    stacks = _Stacks(StackPlaces(allocations, int(found.position[table.column[-1]])), StackOrder(allocations))
+    places = StackPlaces(allocations, int(found.position[table.column[-1]]))
     numbers = [int(i) for i in np.argsort(-held) if held[i] >= max(1, LEAST_SHARE * held.sum())]
     parts = [rate * float(held[i]) / float(held[numbers].sum()) for i in numbers]
     return [
-        _site(allocations, found, table, containers, stacks, number, x, part)
+        _site(allocations, found, table, containers, places, number, x, part)
         for number, part in zip(numbers, parts, strict=True)
     ]
-
-
-@dataclass(frozen=True, eq=False)
-class _Stacks:
-    places: StackPlaces
-    order: StackOrder
 
 
 def _site(
@@ -141,7 +129,7 @@ def _site(
     found: Floors,
     table: FloorTable,
     containers: Containers,
-    stacks: _Stacks,
+    places: StackPlaces,
     number: int,
     x: Float64,
     slope: float,
@@ -167,12 +155,11 @@ def _site(
     falls = bool((np.diff(found.bytes[table.column]) < 0).any())
     sizes = np.unique(size)[: len(size) * falls]
     alive = counts + older_count(allocations, sizes, found.position[table.column])[-len(x) :]
-    order = stacks.order.of(held, text)
     return GrowingSite(
         operator=host.name(operator),
         within=_outermost_operator(host, operator),
         module=_module(allocations.module[held], size, host),
-        frame=stacks.places.frame(stack) or allocations.frame(one) or innermost_place(text),
+        frame=places.frame(stack) or allocations.frame(one) or innermost_place(text),
         stack=text,
         phase=Phase(int(phases.argmax())),
         bytes=int(size.sum()),
@@ -190,14 +177,9 @@ def _site(
         holder=containers.holder(
             allocations.time_ns[shown], allocations.memory.thread[allocations.event[shown]]
         ),
-        remover=containers.remover(allocations.operator[shown]),
         in_optimizer=is_optimizer_history(text),
         grad_mode=grad_mode(host, operator, text),
-        leaf=is_leaf(host, operator),
-        node_ran=node_ran(host, allocations.operator[shown]),
         moment=_moment(allocations.time_ns[shown], found),
-        order=order,
-        intermediate=in_function_of_forward(text) and (order.goes_on or _goes_on(allocations, shown)),
     )
 
 
@@ -258,19 +240,6 @@ def _outermost_operator(host: Host, event: int) -> str:
             break
         found = host.name(i)
     return found
-
-
-def _goes_on(allocations: Allocations, chosen: Int64) -> bool:
-    """Whether the module of most of these allocations, which have one place, makes others in its forward pass
-    at another place, later."""
-    module, place = allocations.module, allocations.place
-    other = np.isin(module, module[chosen]) & (place != place[chosen[0]]) & (module != NONE)
-    rows = np.flatnonzero(other & (allocations.phase == Phase.FORWARD))
-    last = dict(zip(module[rows].tolist(), rows.tolist(), strict=True))
-    later = [
-        last.get(one, NONE) > row for one, row in zip(module[chosen].tolist(), chosen.tolist(), strict=True)
-    ]
-    return 2 * sum(later) > len(later)
 
 
 def _module(event: Int64, size: Int64, host: Host) -> str:

@@ -198,12 +198,12 @@ def _explained(growth: Growth) -> float:
 
 
 def _taken(site: GrowingSite) -> bool:
-    """Whether calls take as many entries out of its container, or of another one around."""
+    """Whether calls take as many entries out of its container."""
     held = site.holder
     if held is None:
-        return site.remover is not None
+        return False
     taken = max(held.removed, held.removed_elsewhere * held.direct)
-    return site.remover is not None or taken >= AS_OFTEN * min(held.added, site.count)
+    return taken >= AS_OFTEN * min(held.added, site.count)
 
 
 def _fills_deque(site: GrowingSite) -> bool:

@@ -30,7 +30,7 @@ from tb_gpudiag.rules.shared.growth import (
     until_full,
 )
 from tb_gpudiag.rules.shared.leak_causes import Explained, loss_of
-from tb_gpudiag.rules.shared.leak_holder import filling_sentence, holders_of, maker_sentences, places_of
+from tb_gpudiag.rules.shared.leak_holder import filling_sentence, holders_of, places_of
 from tb_gpudiag.rules.shared.lost_time import MOST_PLACES
 from tb_gpudiag.rules.shared.out_of_memory import is_large
 from tb_gpudiag.vocabulary.frames import Frame
@@ -171,7 +171,6 @@ def _summary(growth: Growth) -> Iterator[str]:
         yield "It grew at another rate before: the figures are those of the end of the recording."
     yield from filter(None, [_WHERE_FROM.get(trend.word, ""), _unseen(growth)])
     yield from map(filling_sentence, holders_of(parts[0].sites)[:1])
-    yield from maker_sentences(parts)
     for part in parts[1:]:
         yield f"{growth_text(trend, part.per_unit)} of it has another reason: {part.cause.summary}"
     full = _until_full(growth)

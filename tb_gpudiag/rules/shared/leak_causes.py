@@ -11,13 +11,11 @@ from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.shared.leak_sites import (
     NOTED_SHARE,
     SCALAR_BYTES,
-    SUMMED_UP,
     has_no_graph,
     is_in_module,
     is_in_trace,
     is_noted_leaf,
     is_own_copy,
-    is_statistic,
     may_be_metric,
     may_have_graph,
 )
@@ -34,12 +32,8 @@ from tb_gpudiag.rules.shared.usual_causes import (
 from tb_gpudiag.vocabulary.operators import JOINS, LOSS, MAKES_STATE
 from tb_gpudiag.vocabulary.torch_frames import (
     FUNCTION_APPLY,
-    FUNCTIONAL,
-    MODULE_FRAME,
     RECURRENT,
-    WEIGHS,
     inner_part,
-    innermost_frame,
 )
 
 if TYPE_CHECKING:
@@ -61,10 +55,6 @@ GRAPH_OPERATORS = 2
 
 # An LSTM returns its outputs and two states. What it keeps beside them is a graph's.
 RECURRENT_RESULTS = 3
-
-# A job may keep the results of two or three operators outside of modules, such as states and rewards. Only a
-# graph keeps as many as these, and a loss.
-FUNCTIONAL_OPERATORS = 4
 
 # Of the tensors that a job keeps, its last step's may be in a graph that is freed later.
 GRAPH_SHARE = 0.3
@@ -159,18 +149,6 @@ class GrowingSites:
         return [site for site in self.outside_backward if may_be_metric(site)]
 
     @property
-    def keeps_inputs(self) -> bool:
-        """Whether what modules computed stays with what they were given: a hook keeps outputs only. Both are
-        allocated equally often, and the modules compute more than one result per step."""
-        results = sum(s.count_per_unit for s in self.in_modules if not s.replaced)
-        given = [
-            s.count_per_unit
-            for s in self.outside_backward
-            if s.size_bytes > SCALAR_BYTES and not (is_in_module(s) or s.replaced or is_own_copy(s))
-        ]
-        return any(rate > 0 and results >= GRAPH_OPERATORS * rate for rate in given)
-
-    @property
     def keeps_loss(self) -> bool:
         return loss_of(self.sites) is not None
 
@@ -195,13 +173,6 @@ def _may_be_loss(site: GrowingSite) -> bool:
     return not is_in_trace(site) and not is_in_module(site)
 
 
-def makes_loss(site: GrowingSite) -> bool:
-    """Whether a function of torch.nn.functional allocates outside of modules. With Python frames only, a loss
-    has the same stack as what it is computed from."""
-    outside = not site.operator and not is_in_module(site)
-    return outside and site.phase is not Phase.BACKWARD and FUNCTIONAL.search(site.stack) is not None
-
-
 def _double_backward(growth: GrowingSites) -> list[GrowingSite]:
     """What the backward pass allocated stays, and with it results of the forward pass. A hook keeps those of
     one operator, and their gradient. Parameters that are made anew have an optimizer's state as well."""
@@ -222,24 +193,11 @@ def _retained_graph(growth: GrowingSites) -> list[GrowingSite]:
     in_modules = [site for site in growth.in_modules if site in growth.in_graph]
     if not growth.has_modules:
         return []
-    if _are_watched(growth.in_graph, growth.memory):
-        return []
     several = _has_several_operators(in_modules)
     if several and growth.keeps_loss and growth.share(in_modules) >= BOTH_SHARE:
         return growth.main(growth.in_graph)
-    graph = growth.keeps_loss or growth.keeps_inputs or several
+    graph = growth.keeps_loss or several
     return growth.in_graph if graph and growth.is_mostly(in_modules) else []
-
-
-def _functional_graph(growth: GrowingSites) -> list[GrowingSite]:
-    """Without modules: a loss stays with results of many operators that autograd records."""
-    results = [
-        site
-        for site in growth.in_graph
-        if site.grad_mode and site.phase is not Phase.BACKWARD and site.size_bytes > SCALAR_BYTES
-    ]
-    many = len({site.operator for site in results}) >= FUNCTIONAL_OPERATORS
-    return growth.in_graph if growth.keeps_loss and many and growth.is_mostly(growth.in_graph) else []
 
 
 def _graph_beside_modules(growth: GrowingSites) -> list[GrowingSite]:
@@ -253,45 +211,9 @@ def _graph_beside_modules(growth: GrowingSites) -> list[GrowingSite]:
     return growth.in_graph if found else []
 
 
-def _retained_graph_without_modules(growth: GrowingSites) -> list[GrowingSite]:
-    """Modules are unknown, and a loss stays with the outputs of several other operators."""
-    operators = {site.operator for site in growth.outside_backward}
-    found = not growth.has_modules and growth.keeps_loss and len(operators) > GRAPH_OPERATORS
-    return growth.in_graph if found else []
-
-
-def _graph_that_never_ran(growth: GrowingSites) -> list[GrowingSite]:
-    """Outside of modules, one function's results of several operators stay with a single number, equally
-    many, and no backward pass ran their nodes: they are saved for one."""
-    waits = [
-        site
-        for site in growth.in_graph
-        if site.grad_mode and not site.leaf and site.node_ran is False and not is_in_module(site)
-    ]
-    large = [site for site in waits if site.size_bytes > SCALAR_BYTES]
-    alike = len({(site.frame, site.count) for site in waits}) == 1 and len(large) < len(waits)
-    found = alike and _has_several_operators(large) and growth.is_mostly(large)
-    return growth.in_graph if found else []
-
-
-def _graph_of_expressions(growth: GrowingSites) -> list[GrowingSite]:
-    """In a snapshot, outside of modules: a single number stays, and with it large results of several lines,
-    equally many. One of these lines has gone on and made something far smaller: what it made on the way, only
-    a graph holds."""
-    large = [s for s in growth.outside_backward if s.size_bytes > SCALAR_BYTES and s in growth.in_graph]
-    if any(site.operator or is_in_module(site) for site in large) or len({s.count for s in large}) != 1:
-        return []
-    found = growth.keeps_loss and any(site.order.reduced >= SUMMED_UP for site in large)
-    return growth.in_graph if found and _has_several_operators(large) and growth.is_mostly(large) else []
-
-
 def _retained_outputs(growth: GrowingSites) -> list[GrowingSite]:
     """Modules allocated what stays: outputs of one operator, without a loss, or outputs without a graph."""
-    outputs = [
-        site
-        for site in growth.in_modules
-        if not (MAKES_STATE.fullmatch(site.within) or site.intermediate or is_statistic(site))
-    ]
+    outputs = [site for site in growth.in_modules if not MAKES_STATE.fullmatch(site.within)]
     return growth.main(outputs) if growth.has_modules else []
 
 
@@ -324,17 +246,8 @@ def _has_several_operators(sites: list[GrowingSite]) -> bool:
     model that several functions call, or a function with several callers, is the same. It has one stack for
     all operators of a recurrent layer."""
     called = {site.operator or inner_part(site.stack) for site in sites}
-    many = any(RECURRENT.fullmatch(s.stack) and s.order.results > RECURRENT_RESULTS for s in sites)
+    many = any(RECURRENT.fullmatch(s.stack) and s.count_per_unit > RECURRENT_RESULTS for s in sites)
     return many or len(called) >= GRAPH_OPERATORS
-
-
-def _are_watched(sites: list[GrowingSite], memory: DeviceMemory) -> bool:
-    """Whether a hook keeps what all layers of one kind put out: in a snapshot, that is all that stays, and of
-    what other modules compute from it nothing does. A graph keeps what the next such layer is given."""
-    kinds = {innermost_frame(site.stack) for site in sites}
-    stacks = memory.allocations.memory.stacks
-    others = {innermost_frame(stack) for stack in stacks if MODULE_FRAME.search(stack)} - kinds
-    return len(kinds) == 1 and bool(others) and all(WEIGHS.search(kind) for kind in kinds)
 
 
 _Detectors = tuple[tuple[Callable[[GrowingSites], list[GrowingSite]], LeakCause], ...]
@@ -347,13 +260,9 @@ _LARGER: _Detectors = (
 _INFERRED: _Detectors = (
     *_LARGER,
     (_double_backward, GRAPH),
-    (_functional_graph, GRAPH),
     (lambda growth: growth.gradients, GRADIENTS),
     (_retained_graph, GRAPH),
     (_graph_beside_modules, GRAPH),
-    (_retained_graph_without_modules, GRAPH),
-    (_graph_that_never_ran, GRAPH),
-    (_graph_of_expressions, GRAPH),
     (_retained_outputs, HOOKS),
     (_retained_metrics, METRICS),
 )

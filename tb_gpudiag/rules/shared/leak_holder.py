@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
 from tb_gpudiag.facts.memory.containers import Holder
 from tb_gpudiag.facts.memory.noted_tensors import NotedHolder
 from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.rules.answer import Place, place_at
-from tb_gpudiag.rules.shared.leak_causes import Explained, loss_of, makes_loss
+from tb_gpudiag.rules.shared.leak_causes import Explained, loss_of
 from tb_gpudiag.rules.shared.usual_causes import GRAPH
-from tb_gpudiag.vocabulary.frames import Frame, LineKind, parse_frame, place_frame, places_outwards
+from tb_gpudiag.vocabulary.frames import Frame, LineKind, innermost_place, parse_frame, place_frame
 from tb_gpudiag.vocabulary.torch_frames import calls_module, inner_part, outermost_caller
 from tb_gpudiag.wording.format import count
 
@@ -24,10 +24,7 @@ def holders_of(sites: Iterable[GrowingSite]) -> list[Holder]:
 def keeping_frame(part: Explained, *beside: Explained) -> Frame | None:
     """Return what keeps a leak, if the recording shows that: the function that fills a container or reaches
     what was noted to be held, the line of the loss that holds a graph, or what calls all that allocates, also
-    what stays `beside` it.
-
-    A function that returns the loss to the one that calls backward() only makes it. Without a loss, a graph
-    is held by what was computed last; a module that goes on after it holds that itself."""
+    what stays `beside` it."""
     held, loss = holders_of(part.sites)[:1], retained_loss(part)
     if held and held[0].direct:
         return held[0].frame
@@ -36,10 +33,7 @@ def keeping_frame(part: Explained, *beside: Explained) -> Frame | None:
     if held:
         return held[0].frame
     if loss is not None and loss.frame is not None:
-        return loss.order.taker or loss.frame
-    last = max((s for s in part.sites if s.frame is not None), key=lambda s: s.moment, default=None)
-    if part.cause is GRAPH and last is not None and last.order.goes_on:
-        return last.frame
+        return loss.frame
     return _shared_place([site for one in (part, *beside) for site in one.sites])
 
 
@@ -63,10 +57,10 @@ def _noted_frame(sites: Iterable[GrowingSite]) -> Frame | None:
 
 
 def retained_loss(part: Explained) -> GrowingSite | None:
-    """Return the loss that holds a graph, or what it is computed from at the same line."""
+    """Return the loss that holds a graph."""
     if part.cause is not GRAPH:
         return None
-    return loss_of(part.sites) or next(filter(makes_loss, part.sites), None)
+    return loss_of(part.sites)
 
 
 # What stays beside a site and is a tenth of it, or less, says nothing about what keeps it.
@@ -79,7 +73,7 @@ def _shared_place(sites: Sequence[GrowingSite]) -> Frame | None:
     which keep no results of each other. None for a single function."""
     known = [site for site in sites if site.frame is not None]
     alike = [site for site in known if _is_kept_with(site, known[0])]
-    if len({_function(maker_of(site) or site.frame) for site in alike}) < 2:
+    if len({_function(innermost_place(site.stack) or site.frame) for site in alike}) < 2:
         return None
     kind = alike[0].frame.line_kind if alike[0].frame is not None else LineKind.UNKNOWN
     stacks = [_up_to_frame(site, kind) for site in sorted(alike, key=lambda site: -site.moment)]
@@ -142,23 +136,6 @@ def filling_sentence(holder: Holder) -> str:
     return f"{call_of_holder(holder)} {receives}: that function added {added} and removed {removed}{less}."
 
 
-def maker_of(site: GrowingSite) -> Frame | None:
-    """Return the function that allocates for the one that decides what stays; None if it is that one, or in a
-    trace, which shows what fills a container."""
-    if site.frame is None or site.frame.line_kind is not LineKind.RUNNING:
-        return None
-    around = places_outwards(site.stack)
-    return around[0] if site.frame in around[1:] else None
-
-
-def maker_sentences(parts: Sequence[Explained]) -> Iterator[str]:
-    """Say of the largest site, where nothing shows who keeps it, that it is one of two functions."""
-    site = next(iter(parts[0].sites), None)
-    maker = maker_of(site) if site is not None and keeping_frame(*parts) is None else None
-    if site is not None and maker is not None:
-        yield f"{maker} allocates it for {site.frame}: one of the two keeps it."
-
-
 def _in_turn(parts: list[Explained]) -> list[GrowingSite]:
     """Return the largest site of each cause, then the others, fastest first."""
     first = [part.sites[0] for part in parts if part.sites]
@@ -178,14 +155,8 @@ def places_of(parts: list[Explained]) -> list[Place]:
         first = [_place(loss)]
     else:
         first = [place_at(kept_at, bytes=round(parts[0].bytes))]
-    made = [place for site in sites for place in _places(site)]
+    made = list(map(_place, sites))
     return first + [place for place in made if place not in first]
-
-
-def _places(site: GrowingSite) -> list[Place]:
-    """Where a site's memory is decided on, and where that is not where it is allocated, this."""
-    maker = maker_of(site)
-    return [_place(site)] + ([place_at(maker, bytes=site.bytes)] if maker is not None else [])
 
 
 def _place(site: GrowingSite) -> Place:

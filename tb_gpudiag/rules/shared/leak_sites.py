@@ -23,10 +23,6 @@ SUMMED_UP_BYTES = 4 * 2**10
 # The same in a snapshot, which does not say what counts: 1,000 classes have 64-bit counts of this size.
 COUNTED_BYTES = 8 * 2**10
 
-# A snapshot has no operators: what is so many times smaller than what is made for it sums that up. A copy, a
-# part and a conversion of a batch are not.
-SUMMED_UP = 8
-
 # A loss is one number. The GPU's allocator takes a block of 512 bytes for it, the CPU's a few bytes.
 SCALAR_BYTES = 512
 
@@ -45,36 +41,21 @@ def is_noted_leaf(site: GrowingSite) -> bool:
 def may_be_metric(site: GrowingSite) -> bool:
     """Whether it is small, and made for nothing else: no weights, batches, samples or results of modules."""
     has_purpose = site.phase in {Phase.INPUT, Phase.PARAMETER, Phase.OPTIMIZER}
-    copies = is_own_copy(site) and site.count_per_unit >= WEIGHTS_COPIED
-    if site.size_bytes > SCALAR_BYTES and (copies or SAMPLES.fullmatch(site.operator)):
-        return False
-    if not (_sums_up(site) or _is_as_small_as_metrics(site)):
-        return False
-    has_purpose |= (is_in_module(site) and not is_statistic(site)) or is_noted_leaf(site)
-    return site.size_bytes <= METRIC_BYTES and not has_purpose
+    has_purpose |= is_in_module(site) or is_noted_leaf(site)
+    return site.size_bytes <= _most_of_metric(site) and not has_purpose
 
 
-def _sums_up(site: GrowingSite) -> bool:
-    """Whether the operator sums up or counts. In a snapshot, whether a line makes something far larger first,
-    and lets it go. What deepcopy() copies in a trace has no operator."""
-    if site.operator or is_in_trace(site):
-        return not site.operator or SUMS_UP.fullmatch(site.within) is not None
-    return site.order.shrinks >= SUMMED_UP and site.count_per_unit < WEIGHTS_COPIED
-
-
-def _is_as_small_as_metrics(site: GrowingSite) -> bool:
-    """Whether it is as small as most metrics are. In a snapshot, which does not say what makes samples and
-    states, a line that makes several in each step may make some."""
-    if site.operator or is_in_trace(site):
-        return site.size_bytes <= SUMMED_UP_BYTES
-    several = site.count_per_unit >= WEIGHTS_COPIED and site.order.shrinks < SUMMED_UP
-    return site.size_bytes <= (SCALAR_BYTES if several else COUNTED_BYTES)
-
-
-def is_statistic(site: GrowingSite) -> bool:
-    """Whether a hook, or the module's own code, makes little of what the module computes, in a snapshot."""
-    small = site.size_bytes <= COUNTED_BYTES and site.order.shrinks >= SUMMED_UP
-    return small and is_in_module(site) and not site.operator
+def _most_of_metric(site: GrowingSite) -> int:
+    """How large a metric may be that this site makes. A snapshot does not say what sums up or counts, and a
+    line that makes several tensors in each step may make states. What deepcopy() copies in a trace has no
+    operator."""
+    several = site.count_per_unit >= WEIGHTS_COPIED
+    if (several and is_own_copy(site)) or SAMPLES.fullmatch(site.operator):
+        return SCALAR_BYTES
+    if not is_in_trace(site) and not site.operator:
+        return SCALAR_BYTES if several else COUNTED_BYTES
+    sums_up = not site.operator or SUMS_UP.fullmatch(site.within) is not None
+    return METRIC_BYTES if sums_up else SUMMED_UP_BYTES
 
 
 def is_own_copy(site: GrowingSite) -> bool:
@@ -92,8 +73,7 @@ def has_no_graph(site: GrowingSite) -> bool:
 
 def may_have_graph(site: GrowingSite) -> bool:
     """Whether autograd gives it a node. A snapshot has no operators, and does not say."""
-    recorded = bool(site.grad_mode) and not site.leaf
-    return recorded or is_in_module(site) or (site.grad_mode is None and not site.operator)
+    return bool(site.grad_mode) or is_in_module(site) or (site.grad_mode is None and not site.operator)
 
 
 def is_in_module(site: GrowingSite) -> bool:

@@ -99,25 +99,3 @@ def test_a_site_names_its_module_or_the_class_of_several(modules: list[str], sho
             main.alloc(512, at=at + 20)
     (site,) = only(trace).sites
     assert (site.module, site.count, site.per_unit) == (shown, 4 * len(modules), 512 * len(modules))
-
-
-@pytest.mark.parametrize(
-    ("later", "number", "leaf"),
-    [
-        (30, 1, True),  # numbers rise with each node: there is none between them
-        (30, 2, False),
-        (15, 1, False),  # the operator itself calls it: it may have made the node
-    ],
-)
-def test_an_operator_before_another_of_its_number_made_no_node(later: float, number: int, leaf: bool) -> None:
-    trace = TraceBuilder()
-    main = trace.thread()
-    for step in range(5):
-        at = STEP_US * step
-        main.step(step, at=at, us=STEP_US)
-        main.frame("items.py(4): vector_of", at=at, us=900)
-        main.op("aten::mul", at=at + 10, us=15, sequence=2 * step + 1)
-        main.alloc(512, at=at + 12)
-        main.op("aten::stack", at=at + later, us=5, sequence=2 * step + number)
-    (site,) = only(trace).sites
-    assert (site.grad_mode, site.leaf) == (True, leaf)

@@ -126,34 +126,6 @@ UPDATE, COMPUTE = "/home/me/metric.py(7): update", "/home/me/metric.py(9): compu
 CALLBACK, FIT = ["/home/me/train.py(30): on_step_end"], ["/home/me/train.py(3): fit"]
 
 
-@pytest.mark.parametrize(
-    ("levels", "called", "place"),
-    [
-        ([[UPDATE, COMPUTE], CALLBACK, FIT], {UPDATE: 6, COMPUTE: 1}, "update"),
-        ([[COMPUTE], [UPDATE], FIT], {UPDATE: 6}, "update"),
-        ([[UPDATE, COMPUTE], CALLBACK, FIT], {UPDATE: 6, COMPUTE: 6}, "fit"),  # one may only read
-        ([[UPDATE, COMPUTE], CALLBACK, FIT], {COMPUTE: 2}, "fit"),
-        ([[COMPUTE], CALLBACK, FIT], {UPDATE: 6}, "fit"),  # another list
-        ([[UPDATE], FIT], {UPDATE: 6}, "fit"),  # near enough: it calls update
-    ],
-)
-def test_a_callback_keeps_what_the_trainer_around_both_has_made(
-    levels: list[list[str]], called: dict[str, int], place: str, tmp_path: Path
-) -> None:
-    """called: in how many steps these append to a list, after the model has run."""
-    trace = TraceBuilder(top_level={KEY: {**noted({MIB: 6}, {}), "holders": held_by(*levels)}})
-    trace.recording.memory_start[None] = 8 * MIB
-    for number, (main, at) in enumerate(steps_of(trace, 6, built=False)):
-        main.frame("train.py(3): fit", at=at + 1, us=96)
-        main.frame("train.py(20): forward", at=at + 4, us=30).op("aten::clone", at=at + 5, us=20)
-        main.alloc(MIB, at=at + 10, device=None)
-        for i, (name, steps) in enumerate(called.items()):
-            if number < steps:
-                main.frame(name.removeprefix("/home/me/"), at=at + 40 + 10 * i, us=8)
-                main.frame(APPEND, at=at + 42 + 10 * i, us=2)
-    assert only(RULE.check(facts_of(trace, tmp_path))).places[0].function == place
-
-
 GRAPH = ": retained autograd graph"
 NODES = {
     "history": [[at, at * MIB] for at in (5, 10, 14, 20)],
