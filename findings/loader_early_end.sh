@@ -5,7 +5,7 @@
 # A reader would guess: persistent workers make the next epoch start at once, and batches in flight are dropped.
 #
 # Seen, one worker with prefetch_factor=8, two batches taken: with persistent_workers=True the next iter() returns
-# after batches 2 to 9 are loaded too, so after 0.8 s at 0.1 s a batch. Without, it loads one more at most, and the
+# after batches 2 to 9 are loaded too, so after 1.6 s at 0.2 s a batch. Without, it loads one more at most, and the
 # next epoch starts in a new worker.
 set -eu
 work=$(mktemp -d)
