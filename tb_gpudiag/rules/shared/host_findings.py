@@ -124,9 +124,7 @@ def task_on_gpu_finding(
     least_share: from which it is reported."""
     known, found = HOST_TASK_FIXES[kind], task_finding(facts, lost, chosen, kind)
     computing_ns = int(facts.gpu.window_account.computing_ns[0])
-    summary = (
-        f"The GPU has finished its work while the host is still {known.activity}, before the next launch."
-    )
+    summary = f"The GPU is out of work: the CPU, still {known.activity}, has not launched more."
     if kind in _INPUT_TASKS and on_host.total > computing_ns:
         summary += (
             f" It takes {time_ns(on_host.total)}, longer than the GPU computes ({time_ns(computing_ns)})."
@@ -178,7 +176,7 @@ def general_finding(
     if case.fix == "cores" or facts.job.loader:
         crowded = oversubscribed_sentence(facts.host_work.interruptions)
     says = (
-        "The GPU has finished its work while the host is still busy with its own, before the next launch.",
+        "The GPU is out of work: the CPU has not launched the next kernel yet.",
         case.says.format(call=time.call[0]),
         crowded,
     )
@@ -264,8 +262,7 @@ _UNSEEN = {
     ),
     False: (
         "The host keeps the GPU idle {} of the time with work that was not recorded",
-        "The GPU has finished its work, and the trace does not show what the host does before the next "
-        "launch",
+        "The GPU is out of work, and the trace does not show what the CPU does before the next launch",
     ),
 }
 """Title and start of the summary, by whether there is no GPU."""

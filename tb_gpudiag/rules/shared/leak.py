@@ -293,13 +293,13 @@ def _level(growth: Growth) -> str:
 
 def _too_few_steps(memories: list[DeviceMemory]) -> CannotTell:
     steps = max(memory.trend.steps if memory.trend else 0 for memory in memories)
-    has = f"the recording has {count(steps)}"
+    has = f"this recording has {count(steps)}"
     snapshots = all(memory.is_of_snapshot for memory in memories)
     if snapshots and not steps:
         has = "this history neither marks steps nor shows any that repeat"
     return CannotTell(
         "".join(map(_what_survives, memories))
-        + f"telling a leak from a warm-up takes {FEWEST_STEPS} steps after the first one, and {has}",
+        + f"leak detection needs {FEWEST_STEPS} steps after the first one; {has}",
         _LONGER_HISTORY if snapshots else _FIVE_STEPS,
     )
 
