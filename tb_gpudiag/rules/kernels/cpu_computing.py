@@ -13,6 +13,7 @@ from tb_gpudiag.facts.host_facts import HostWork
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code, page_fixes
 from tb_gpudiag.rules.shared.cpu_job import CpuTime, cpu_time
+from tb_gpudiag.rules.shared.launch_advice import unused_graph
 from tb_gpudiag.rules.shared.lost_time import Lost, lost_time, places, removing
 from tb_gpudiag.rules.shared.odd_recordings import gpu_error
 from tb_gpudiag.rules.shared.repeated import with_repeats
@@ -80,7 +81,7 @@ def _general(facts: Facts, lost: Lost, spent: CpuTime) -> Finding:
     if double_ns >= levels.HALF * spent.computing_ns:
         evidence.append(Evidence.of_window("Multiplying float64", double_ns, lost.window_ns))
         text, code = f"{_FLOAT64} {text}", f"{CODE['float64']}\n\n{code}"
-    if facts.job.training is False:
+    if unused_graph(facts.job):
         text += " If this is inference, call model.eval() and use torch.inference_mode()."
         code = f"{code}\n\n{CODE['inference']}"
     return Finding(

@@ -10,14 +10,12 @@ from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.waiting.training_mode import TrainingMode
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity, place_at
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
+from tb_gpudiag.rules.shared.launch_advice import unused_graph
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import size_bytes
 from tb_gpudiag.wording.quantity import number, size
 
 CODE = fix_code(__name__)
-
-# A parameter or two may require gradients in a model that is not trained.
-LEAST_NODES = 10
 
 # Without gradients, a forward pass keeps its result only. What it keeps matters if it is as much as was there
 # before (the model), or a tenth of the device.
@@ -55,7 +53,7 @@ _NORMS = {
 
 def _keeps_most(facts: Facts) -> DeviceMemory | None:
     """The device on which the forward pass keeps most memory; None if it is little, or gradients are off."""
-    if facts.job.autograd_nodes < LEAST_NODES or not facts.memory:
+    if not (unused_graph(facts.job) and facts.memory):
         return None
     most = max(facts.memory, key=_kept)
     enough = most.curve.start_bytes

@@ -159,11 +159,16 @@ class LaunchAdvice:
     @property
     def autograd_evidence(self) -> list[Evidence]:
         """Say that a job without a backward pass records autograd's graph."""
-        if self.job.training is not False or self.job.autograd_nodes < LEAST_NODES:
+        if not unused_graph(self.job):
             return []
         nodes = count(self.job.autograd_nodes, "node")
         advice = "if this is inference, run it under torch.inference_mode()"
         return [Evidence("Autograd graph without a backward pass", nodes, (advice,))]
+
+
+def unused_graph(job: JobKind) -> bool:
+    """Whether a job without a backward pass records autograd's graph for one."""
+    return job.training is False and job.autograd_nodes >= LEAST_NODES
 
 
 _SERVERS = {Server.VLLM: ("vllm", "vllm_between"), Server.SGLANG: ("sglang", "sglang_between")}

@@ -14,16 +14,22 @@ from tests.builder import HostThread, TraceBuilder
 from tests.rules.stage import facts_of, figures, finding, findings, is_clear
 
 
-def _passes(convolution_us: float, *, loading_us: float = 0, backward: bool = False) -> TraceBuilder:
-    """Ten passes of 1,000 µs on the CPU: loading, a convolution, and as long as is left, a matmul."""
+def _passes(
+    convolution_us: float, *, loading_us: float = 0, backward: bool = False, gradients: bool = True
+) -> TraceBuilder:
+    """Ten passes of 1,000 µs on the CPU: loading, a convolution, and as long as is left, a matmul.
+
+    gradients: whether autograd numbers the operators, as it does while they are on."""
     trace = TraceBuilder(devices=())
     main = trace.thread()
     for i in range(10):
         at = 1_000 * i
         if loading_us:
             main.loader(at=at, us=loading_us)
-        main.op("aten::mkldnn_convolution", at=at + loading_us, us=convolution_us)
-        main.op("aten::mm", at=at + loading_us + convolution_us, us=990 - loading_us - convolution_us)
+        numbers = (2 * i, 2 * i + 1) if gradients else (None, None)
+        main.op("aten::mkldnn_convolution", at=at + loading_us, us=convolution_us, sequence=numbers[0])
+        rest_us = 990 - loading_us - convolution_us
+        main.op("aten::mm", at=at + loading_us + convolution_us, us=rest_us, sequence=numbers[1])
     if backward:
         main.op("autograd::engine::evaluate_function: Mm", at=9_991, us=5, forward_thread=1, sequence=0)
     return trace
@@ -82,8 +88,11 @@ def test_gradients_of_whole_tables(us: float, *, reported: bool, tmp_path: Path)
         assert found.saving.possible[1] == pytest.approx(0.4, rel=0.01)  # with the optimizer
 
 
-def test_a_training_is_not_told_to_use_inference_mode(tmp_path: Path) -> None:
-    found = finding(RULE.check(facts_of(_passes(0.5, backward=True), tmp_path)))
+@pytest.mark.parametrize("how", [{"backward": True}, {"gradients": False}])
+def test_only_an_inference_with_gradients_is_told_to_use_inference_mode(
+    how: dict[str, bool], tmp_path: Path
+) -> None:
+    found = finding(RULE.check(facts_of(_passes(0.5, **how), tmp_path)))
     assert "inference" not in found.fix.text + found.fix.code
     assert "channels_last" not in found.fix.text
 
