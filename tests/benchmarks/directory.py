@@ -33,6 +33,7 @@ AT_ONCE = 8
 ASK_EVERY_S = 0.8
 ASK_AGAIN_S = 20.0
 
+_UNDER_WAY = ("queued", "running")
 _THEN_S = 1_700_000_000
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _USUAL_PRIORITY = "from tb_gpudiag.service.processes import process_setup\nprocess_setup.NICE = 0\n"
@@ -89,7 +90,7 @@ def of_page(log: Path, folder: Path, recordings: int) -> Taken:
         eventually(lambda: all(trace["content"] for trace in tensorboard.traces()))
         pid = tensorboard.process.pid
         before, own_before, began = _cpu_s(pid), _own_s(pid), time.perf_counter()
-        _analyze(tensorboard)
+        _Page(tensorboard).analyze()
         seconds = time.perf_counter() - began
         left = sum(trace["state"] != "ready" for trace in tensorboard.traces())
         return Taken(seconds, _cpu_s(pid) - before, _own_s(pid) - own_before, left)
@@ -98,33 +99,41 @@ def of_page(log: Path, folder: Path, recordings: int) -> Taken:
         tensorboard.process.wait()
 
 
-def _analyze(tensorboard: TensorBoard) -> None:
-    """Ask until every run is analyzed: for some runs ahead, and for one job at a time."""
-    requested: dict[tuple[str, str], float] = {}
-    job = ""
-    while True:
-        table = tensorboard.ask("runs")
-        pending = sum(row["state"] in ("queued", "running") for row in table["rows"])
-        new = [row for row in table["rows"] if row["state"] in ("new", "ranks")]
-        if not pending and not new:
-            return
-        for row in new:
-            key, now_s = (row["state"], row["trace_id"]), time.monotonic()
-            if key in requested or (row["state"] == "ranks" and job) or pending >= AT_ONCE:
-                continue
-            requested[key] = now_s
-            if row["state"] == "ranks":
-                job = row["trace_id"]
-            else:
-                tensorboard.ask(f"report?id={row['trace_id']}&ahead=1")
-                pending += 1
-        if job and tensorboard.ask(f"job?id={job}&ahead=1")["state"] not in ("queued", "running"):
-            job = ""
-        for key, asked_s in [*requested.items()]:  # the server drops what nobody asks for
+class _Page:
+    """Asks until every run is analyzed, as the page does: for some runs ahead, and for one job at a time."""
+
+    def __init__(self, tensorboard: TensorBoard) -> None:
+        self._tensorboard = tensorboard
+        self._asked_s: dict[str, float] = {}
+        self._job = ""
+
+    def analyze(self) -> None:
+        while self._left():
+            self._ask_again()
+            time.sleep(ASK_EVERY_S)
+
+    def _left(self) -> bool:
+        """Ask for what has its turn. Return whether anything is left."""
+        rows = self._tensorboard.ask("runs")["rows"]
+        pending = sum(row["state"] in _UNDER_WAY for row in rows)
+        new = [row["trace_id"] for row in rows if row["state"] == "new"]
+        jobs = [row["trace_id"] for row in rows if row["state"] == "ranks"]
+        for trace in [one for one in new if one not in self._asked_s][: max(0, AT_ONCE - pending)]:
+            self._ask(trace)
+        self._job = self._job or next(iter(jobs), "")
+        if self._job and self._tensorboard.ask(f"job?id={self._job}&ahead=1")["state"] not in _UNDER_WAY:
+            self._job = ""
+        return bool(pending or new or jobs)
+
+    def _ask_again(self) -> None:
+        """The server drops what nobody asks for."""
+        for trace, asked_s in [*self._asked_s.items()]:
             if time.monotonic() - asked_s > ASK_AGAIN_S:
-                requested[key] = time.monotonic()
-                tensorboard.ask(f"report?id={key[1]}&ahead=1")
-        time.sleep(ASK_EVERY_S)
+                self._ask(trace)
+
+    def _ask(self, trace: str) -> None:
+        self._asked_s[trace] = time.monotonic()
+        self._tensorboard.ask(f"report?id={trace}&ahead=1")
 
 
 def _cpu_s(pid: int) -> float:

@@ -16,7 +16,7 @@ it("shows runs, a summary and the history of recordings whose traces were not ke
   const rows = frame.getByRole("table", { name: "Runs" }).locator("tbody tr");
   await expect.poll(() => rows.count()).toBe(3);
   expect(await rows.first().innerText()).toContain("Data loading");
-  await frame.getByRole("button", { name: "input_pipeline" }).click();
+  await rows.getByRole("button", { name: "input_pipeline" }).click();
   await frame.getByText("The trace was not kept").waitFor();
   await frame.getByRole("region", { name: "Verdict" }).waitFor();
   const tabs = frame.getByRole("navigation", { name: "Views" }).getByRole("button");

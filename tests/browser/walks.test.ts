@@ -50,7 +50,8 @@ class Walk {
   }
 
   run(name: string): Locator {
-    return this.frame.getByRole("button", { name: new RegExp(`^${name}( |$)`) });
+    const table = this.frame.getByRole("table", { name: "Runs" });
+    return table.getByRole("button", { name: new RegExp(`^${name}( |$)`) });
   }
 
   /** The walk has arrived. */
