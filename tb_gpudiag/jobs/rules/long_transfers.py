@@ -16,6 +16,7 @@ from tb_gpudiag.jobs.rules.small_collectives import rows_of
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import fix_code, page_fixes
 from tb_gpudiag.rules.shared.exposure_advice import KEEP_WHOLE, REDUCE_ONCE
+from tb_gpudiag.rules.shared.lost_time import CLEAR_LEAD
 from tb_gpudiag.vocabulary import levels, marks
 from tb_gpudiag.vocabulary.collective_kinds import FSDP, GRADIENTS, OPTIMIZER
 from tb_gpudiag.wording.format import share, size_bytes
@@ -27,8 +28,7 @@ FIXES = page_fixes(__name__)
 # Healthy jobs of two ranks on one CPU show up to 30%, and simulated ones of tensor-parallel layers 28%.
 LEAST_SHARE = 0.40
 
-# Where communication, with its waiting, takes most of the time, what it consists of is said from here on.
-MOSTLY = levels.HALF
+# Where the verdict says that communication limits the ranks, what it consists of is said from here on.
 LEAST_OF_MOSTLY = levels.LARGE
 
 # Ranks that reduce their gradients have equal weights: whatever sends these again can go. So can gradients of
@@ -51,7 +51,8 @@ def check(facts: JobFacts) -> RuleAnswer:
     """Add up the transfers in which nothing computes: communication that is not waiting for another rank."""
     window_ns, waits, members = facts.job_ns, facts.waits, len(facts.set.members)
     waiting_ns = waits.waiting_by(waits.member.astype(np.int64), members).sum() / members
-    communicating_ns = int(limiter_parts(facts)["communication"])
+    parts = limiter_parts(facts)
+    communicating_ns = int(parts["communication"])
     transfer_ns = max(0, int(communicating_ns - waiting_ns) - rows_of(facts).lost_ns)
     for again in (_WEIGHTS, _GRADIENTS):
         chosen = _sent_again(facts, again)
@@ -65,7 +66,8 @@ def check(facts: JobFacts) -> RuleAnswer:
     buffers = facts.operations.of_kinds({"broadcast"}) & forward
     if _transfer_ns(facts, buffers) >= max(LEAST_SHARE_AGAIN * window_ns, MOST_TRANSFER * transfer_ns):
         return _buffers(facts, buffers)
-    least = (LEAST_SHARE, LEAST_OF_MOSTLY)[communicating_ns >= MOSTLY * window_ns]
+    limits = CLEAR_LEAD * communicating_ns > parts["compute"]
+    least = (LEAST_SHARE, LEAST_OF_MOSTLY)[limits]
     if transfer_ns < least * window_ns:
         return Clear(f"transfers that nothing hides take {share(transfer_ns, window_ns)} of the step window")
     most = facts.sizes[0]
