@@ -265,7 +265,7 @@ def _figures(finding: pb.Finding) -> Sequence[str]:
         else (saving.low_us, saving.likely_us, saving.high_us)
     )
     low, likely, high = map(time_us, times)
-    span = f"at most {high}" if not saving.low_us else f"80% range {low} to {high}"
+    span = f"80% range {low} to {high}" * (low != high) if saving.low_us else f"at most {high}"
     ranges = saving.likely_us and (saving.low_us or likely != high)
     return [f"about {likely}{of} ({span}" if ranges else f"at most {high}{of}"]
 
