@@ -29,7 +29,7 @@ from tb_gpudiag.rules.shared.host_findings import (
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES
 from tb_gpudiag.rules.shared.host_time import Case, HostPart
 from tb_gpudiag.rules.shared.lost_time import Lost, lost_time
-from tb_gpudiag.rules.shared.repeated import with_repeats
+from tb_gpudiag.rules.shared.repeated import EQUAL, with_repeats
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.torch_frames import HostTask
 from tb_gpudiag.wording.format import share, time_ns
@@ -174,7 +174,7 @@ def _on_cpu(facts: Facts, lost: Lost) -> RuleAnswer:
     looped = python | overhead if overhead.any() and not found else overhead
     if much or usual_share(facts, lost, looped, AS_RECORDED) >= LEAST_LOOP_SHARE:
         small = overhead_finding(HostPart(facts, lost, overhead), both)
-        found.append(with_repeats(small, facts, lost, overhead))
+        found.append(with_repeats(small, facts, lost, overhead, [EQUAL]))
     return sorted(found, key=lambda f: -f.cost_ns) or Clear(
         f"Python and the overhead of small operators take {share(both.total, lost.window_ns)} of the main "
         "thread's time"

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from tb_gpudiag.arrays import Bool, marked
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.answer import Evidence, Finding, Fix
+from tb_gpudiag.facts.host_facts import HostWork
+from tb_gpudiag.facts.operators.done_again import Repeats
+from tb_gpudiag.rules.answer import Evidence, Finding, Fix, Severity
 from tb_gpudiag.rules.rule import page_fixes
 from tb_gpudiag.rules.shared.host_task_fixes import place_text
 from tb_gpudiag.rules.shared.lost_time import Lost, places
@@ -23,34 +27,52 @@ _FIXES = page_fixes("tb_gpudiag.rules.kernels.cpu_computing")
 # Batches that are sorted by their length grow as well, a few times.
 LEAST_GROWING = 8
 
-_EQUAL = (
+
+class Said(NamedTuple):
+    """What is said of calls that are made again. least: how many a step makes. more: for the finding."""
+
+    of: Callable[[HostWork], Repeats]
+    least: int
+    how: str
+    summary: str
+    fix: Fix
+    more: Mapping[str, Any]
+
+
+EQUAL: Final = Said(
+    lambda work: work.calls_again,
     1,
     "all but the first for",
     "with the same operators on inputs of the same shapes. Whether the values are the same, too, or those of "
     "one call depend on the one before, the trace does not show.",
     _FIXES["again"],
+    {},
 )
-_ON_MORE = (
+ON_MORE: Final = Said(
+    lambda work: work.calls_on_more,
     LEAST_GROWING,
     "each on more than before, all but the first for",
     "with the same operators, each time on as much more. So each call goes over what those before it saw.",
     _FIXES["cache"],
+    {"severity": Severity.WARNING},
 )
+"""A cache makes each call shorter, and not fewer: it is no fix for what operators cost by their number."""
 
 
-def with_repeats(found: Finding, facts: Facts, lost: Lost, chosen: Bool) -> Finding:
+def with_repeats(
+    found: Finding, facts: Facts, lost: Lost, chosen: Bool, kinds: Sequence[Said] = (EQUAL, ON_MORE)
+) -> Finding:
     """Say what is called again and again if its calls but the first of each step are most of the finding.
 
     chosen: mask of the finding's time, shape (s,)."""
     work, host = facts.host_work, facts.host
-    both = ((work.calls_again, _EQUAL), (work.calls_on_more, _ON_MORE))
-    again_ns, (repeats, (_, how, summary, fix)) = max(
-        (
-            (lost.total_ns(chosen & marked(one.again, lost.event)) * (one.per_step >= said[0]), (one, said))
-            for one, said in both
-        ),
-        key=lambda each: each[0],
-    )
+
+    def again_ns_of(said: Said) -> int:
+        repeats = said.of(work)
+        return lost.total_ns(chosen & marked(repeats.again, lost.event)) * (repeats.per_step >= said.least)
+
+    said = max(kinds, key=again_ns_of)
+    repeats, again_ns = said.of(work), again_ns_of(said)
     if again_ns < levels.HALF * max(1, lost.total_ns(chosen)):
         return found
     name = one_line(called(module_name(host.name(repeats.call))), 80)
@@ -61,13 +83,16 @@ def with_repeats(found: Finding, facts: Facts, lost: Lost, chosen: Bool) -> Find
     where = "".join(f" from {place_text(place)}" for place in callers)
     return replace(
         found,
-        title=f"{found.title}: a step runs {name} {times}, {how} {lost_share}",
-        summary=f"A step calls {name} {times}{where}, {summary} {found.summary}",
+        title=f"{found.title}: a step runs {name} {times}, {said.how} {lost_share}",
+        summary=f"A step calls {name} {times}{where}, {said.summary} {found.summary}",
         places=[*callers, *found.places],  # what calls it is what to change
-        fix=Fix(f"{fix.text} {found.fix.text}", f"{fix.code}\n\n{found.fix.code}".strip(), fix.url),
+        fix=Fix(
+            f"{said.fix.text} {found.fix.text}", f"{said.fix.code}\n\n{found.fix.code}".strip(), said.fix.url
+        ),
         evidence=[
             *found.evidence,
             Evidence("Calls in a step", number(repeats.per_step, "call")),
             Evidence.of_window("All but the first of each step", again_ns, lost.window_ns),
         ],
+        **said.more,
     )

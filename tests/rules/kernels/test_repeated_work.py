@@ -187,4 +187,5 @@ def test_a_model_that_goes_over_a_text_again_for_each_token_is_named(
     found = finding(findings(RULE.check(facts_of(trace, tmp_path)))[-1])
     assert ("a step runs GPT_0 12 times, each on more than before" in found.title) == grows
     assert ("past_key_values" in found.fix.code) == grows
+    assert (found.severity == Severity.WARNING) == grows
     assert not grows or found.places[0].function == "generate"
