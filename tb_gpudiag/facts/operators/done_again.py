@@ -14,7 +14,7 @@ from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, marked, mask_of, summed
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Window, groups
 from tb_gpudiag.facts.core.matching import match
-from tb_gpudiag.facts.core.operator_inputs import tensor_shapes
+from tb_gpudiag.facts.core.operator_inputs import MOST_ELEMENTS, tensor_shapes
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary import marks, operators
@@ -93,7 +93,8 @@ def calls_on_more(host: Host, steps: Steps) -> Repeats:
     """Find what a step calls from one function with the same operators, each time on the same amount more: a
     model that goes over all of a text again for each token that it adds."""
     events = host.events
-    sizes = [sum(prod(shape) for shape in tensor_shapes(text)) for text in events.input_shapes]
+    texts = events.input_shapes
+    sizes = [min(MOST_ELEMENTS, sum(map(prod, tensor_shapes(text)))) for text in texts]
     own = np.append(np.array(sizes, np.int64), 0)[events.shapes] * (events.category == Category.CPU_OP)
     return _repeats(host, steps, _work(host, (events.name,)), host.tree.sum_below(own))
 

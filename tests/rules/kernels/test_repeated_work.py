@@ -189,3 +189,13 @@ def test_a_model_that_goes_over_a_text_again_for_each_token_is_named(
     assert ("past_key_values" in found.fix.code) == grows
     assert (found.severity == Severity.WARNING) == grows
     assert not grows or found.places[0].function == "generate"
+
+
+def test_sizes_that_no_computer_has_are_no_growth(tmp_path: Path) -> None:
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    main.step(0, at=0, us=1_000)
+    for call in range(10):
+        main.frame("nn.Module: GPT_0", at=1 + 90 * call, us=88)
+        main.op("aten::mm", at=2 + 90 * call, us=86, shapes=[[2**30 + call, 2**29]] * 16)
+    assert facts_of(trace, tmp_path).host_work.calls_on_more.per_step == 0
