@@ -16,7 +16,7 @@ from tensorboard.plugins import base_plugin
 from tb_gpudiag.jobs.rules.every_rule import EVERY_RULE
 from tb_gpudiag.loader import Loader
 from tb_gpudiag.service.index.log_index import LogIndex
-from tb_gpudiag.trace.files.find import Found
+from tb_gpudiag.trace.files.find import Found, find_traces
 from tests.plugin.server import Server
 from tests.service.helpers import eventually
 
@@ -230,12 +230,15 @@ def test_loading_does_not_look_at_the_directory(
 ) -> None:
     """TensorBoard loads plugins before it listens, so loading must not wait for a scan."""
     monkeypatch.setattr(LogIndex, "start", lambda self: None)
+    searched = []
 
-    def find(root: str) -> Found:
-        raise AssertionError("scanned while loading")
+    def find(root: str, *more: Any) -> Found:
+        searched.append(root)
+        return find_traces(root, *more)  # servers of other tests go on searching
 
     monkeypatch.setattr("tb_gpudiag.service.index.log_index.find_traces", find)
     serve()
+    assert str(log) not in searched
 
 
 def _wait_until_kept(server: Server) -> None:
