@@ -24,6 +24,9 @@ MOST_SECONDS_EACH = 20
 """Of CPU time for one input: longer is a hang. A busy machine does not count."""
 MOST_MEMORY_KB = 1 << 20
 """That one input may add to the process's largest size. Its own size is the limit where readers say so."""
+PROGRESS_S = 30
+COLLECTED_EVERY = 1_000
+"""Inputs between two garbage collections, which look through what no input leaves behind."""
 
 
 def main() -> None:
@@ -95,8 +98,24 @@ def _fuzz_blindly(name: str, seconds: int, first: int, most: int) -> int:
     target = TARGETS[name]
     target(input_of(name, first))  # what a target makes once, such as a server, takes long
     gc.freeze()  # what is imported is not looked through again and again
-    begin, begin_cpu, count, failures = time.monotonic(), time.process_time(), 0, set()
-    while count < most and time.monotonic() < begin + seconds:
+    gc.disable()
+    begin = shown = time.monotonic()
+    begin_cpu, count, failures = time.process_time(), 0, set[tuple[str, str, int | None]]()
+
+    def tell() -> None:
+        took, took_cpu = time.monotonic() - begin, time.process_time() - begin_cpu
+        print(
+            f"fuzz: {name}: {count:,} inputs from seed {first} in {took:,.0f} s, "
+            f"{count / took_cpu:,.0f} a second of CPU time, {len(failures)} kinds of failures",
+            flush=True,
+        )
+
+    while count < most and (now := time.monotonic()) < begin + seconds:
+        if now > shown + PROGRESS_S:
+            shown = now
+            tell()
+        if count % COLLECTED_EVERY == 0:
+            gc.collect()
         seed = first + count
         os.pwrite(running.fileno(), b"%d" % seed, 0)
         content = input_of(name, seed)
@@ -112,12 +131,7 @@ def _fuzz_blindly(name: str, seconds: int, first: int, most: int) -> int:
             failures.add(failure)
     running.close()
     os.unlink(running.name)
-    took, took_cpu = time.monotonic() - begin, time.process_time() - begin_cpu
-    print(
-        f"fuzz: {name}: {count:,} inputs from seed {first} in {took:,.0f} s, "
-        f"{count / took_cpu:,.0f} a second of CPU time, {len(failures)} kinds of failures",
-        flush=True,
-    )
+    tell()
     return 1 if failures else 0
 
 

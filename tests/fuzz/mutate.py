@@ -30,10 +30,10 @@ def mutated(content: bytes, seed: int) -> bytes:
     return json.dumps(document).encode("utf-8", "surrogatepass")
 
 
-def change(document: Any, draw: random.Random, changes: Sequence[Change]) -> None:
-    """Make a few of these changes."""
+def change(document: Any, draw: random.Random, changes: Sequence[Change], times: int = 1) -> None:
+    """Make a few of these changes, so many times."""
     slots = _slots(document)
-    for _ in range(draw.randint(1, MOST_CHANGES)):
+    for _ in range(times * draw.randint(1, MOST_CHANGES)):
         if not slots:
             break
         chosen = draw.choice(changes)
@@ -61,16 +61,14 @@ def damaged(content: bytes, draw: random.Random) -> bytes:
 def _slots(document: Any) -> list[Slot]:
     """Every place of a value, without recursion; those of what is shared once."""
     found: list[Slot] = []
-    left, seen = [document] if isinstance(document, _CONTAINERS) else [], set[int]()
-    while left:
-        value = left.pop()
-        if id(value) in seen:
-            continue
-        seen.add(id(value))
-        for key in value if isinstance(value, dict) else range(len(value)):
-            found.append((value, key))
-            if isinstance(value[key], _CONTAINERS):
-                left.append(value[key])
+    containers = [document] if document.__class__ in _CONTAINERS else []
+    seen = set(map(id, containers))
+    for container in containers:  # which grows
+        for key, value in container.items() if container.__class__ is dict else enumerate(container):
+            found.append((container, key))
+            if value.__class__ in _CONTAINERS and id(value) not in seen:
+                seen.add(id(value))
+                containers.append(value)
     return found
 
 
@@ -166,5 +164,8 @@ _WHOLE = tuple(number for number in NUMBERS if isinstance(number, int) and -(2**
 
 TYPED: tuple[Change, ...] = (*(_border,) * 4, _reword, _shift, _copy, _remove, _repeat, _share)
 """Changes after which values have mostly the types that they had: a reader of typed columns reads on."""
+
+IN_ROWS: tuple[Change, ...] = (*(_border,) * 4, _reword, _copy)
+"""Changes for which no file is refused as a whole, so that it can have many of them."""
 
 EVERY: tuple[Change, ...] = (*IN_JSON, *TYPED, _replace, _twice, _wrap, _deepen)

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, Final
 
 from tests.fuzz import whole_files, writers
-from tests.fuzz.mutate import EVERY, TYPED, change, damaged, put
+from tests.fuzz.mutate import EVERY, IN_ROWS, TYPED, change, damaged, put
 
 DAMAGED_SHARE: Final = 0.15
 """So many are changed byte by byte as well, or cut off."""
@@ -17,6 +17,12 @@ DAMAGED_SHARE: Final = 0.15
 _PARTS: Final = (1, 1, 1, 2, 2, 2, 3, 3, 4, 1_000)
 """So many parts a file has: one of ten is whole. A few parts are read in a third of the time, and more of the
 changes are in what is read."""
+
+_OF_TABLES: Final = ("rocprof", "nsys")
+_CROWD_SHARE: Final = 0.3
+_CROWD: Final = 24
+"""So many files of tables have each row so often, and as many more changes: readers take columns, and hardly
+longer for 24 rows than for one."""
 
 _KINDS: Final[dict[str, tuple[tuple[Callable[[], Any], ...], tuple[writers.Writer, ...]]]] = {
     "dumps": ((whole_files.dump,), (writers.as_pickle, writers.as_json)),
@@ -37,11 +43,20 @@ def odd_file(kind: str, draw: random.Random) -> bytes:
     """Return a file of a kind, changed."""
     document = pickle.loads(draw.choice(_documents(kind)))
     parts = whole_files.parts(document)
-    missing = max(0, len(parts) - draw.choice(_PARTS))
-    for number in sorted(draw.sample(range(len(parts)), missing), reverse=True):
+    kept = min(len(parts), draw.choice(_PARTS))
+    is_crowd = kind in _OF_TABLES and kept < len(parts) and draw.random() < _CROWD_SHARE
+    left_out = set(draw.sample(range(len(parts)), len(parts) - kept))
+    for number in reversed(range(len(parts))):  # the places of earlier ones stay
         container, part = parts[number]
-        del container[part]
-    change(document, draw, TYPED if draw.random() < 0.5 else EVERY)
+        if number in left_out:
+            del container[part]
+        elif is_crowd:
+            rows = pickle.dumps(container[part])
+            container[part] = [row for _ in range(_CROWD) for row in pickle.loads(rows)]
+    if is_crowd:
+        change(document, draw, IN_ROWS, _CROWD)
+    else:
+        change(document, draw, TYPED if draw.random() < 0.5 else EVERY)
     written = draw.choice(_KINDS[kind][1])(document, draw)
     return damaged(written, draw) if draw.random() < DAMAGED_SHARE else written
 
