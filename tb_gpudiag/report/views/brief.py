@@ -86,33 +86,33 @@ def _finding(card: FindingCard) -> Iterator[_Block]:
     said += [f"   {place.preposition} {place.place}".rstrip() for place in card.places[:_PLACES]]
     said.append(f"   fix: {card.fix}")
     yield _Block(0 if first else 2, "\n".join(map(_line, said)))
-    code = [f"   | {line}" for line in card.code.strip().splitlines() if line.strip()]
-    if code:
-        yield _Block(1 if first else 5, "\n".join(map(_line, code[:_CODE_LINES])))
+    yield from _code(1 if first else 5, card.code, _CODE_LINES)
+
+
+def _code(need: int, code: str, most: int | None = None) -> Iterator[_Block]:
+    """Yield code, or its first lines."""
+    lines = [f"   | {line}" for line in code.splitlines() if line.strip()]
+    if lines:
+        yield _Block(need, "\n".join(map(_line, lines[:most])))
 
 
 def _rows(table: Table) -> list[str]:
     """Return a line for each row: its first cell, then titles and cells."""
     titles = [column.title.lower() for column in table.columns[1:]]
-    return [
-        _line(
-            ", ".join(
-                [
-                    str(row[0]),
-                    *(f"{title} {cell}" for title, cell in zip(titles, row[1:], strict=True) if str(cell)),
-                ]
-            )
-        )
+    shown = (
+        [f"{title} {cell}" for title, cell in zip(titles, row[1:], strict=True) if str(cell)]
         for row in table.rows
-    ]
+    )
+    return [_line(", ".join([str(row[0]), *cells])) for row, cells in zip(table.rows, shown, strict=True)]
 
 
 def _not_recorded(view: ReportView) -> Iterator[_Block]:
+    """Yield what the recording lacks, and how to record it."""
     for section in view.sections:
         if section.id in ("better_recording", "defects") and isinstance(section, Lines):
-            yield _Block(
-                3, "\n".join([f"{section.title}:", *(_line(f"   {item.text}") for item in section.items)])
-            )
+            items = (_line(f"   {item.text}") for item in section.items)
+            yield _Block(3, "\n".join([f"{section.title}:", *items]))
+            yield from _code(4, section.code)
 
 
 def _line(text: str) -> str:

@@ -19,6 +19,8 @@ def test_it_has_verdict_finding_place_fix_and_code() -> None:
         "train (train.py, defined at line 12)",
         f"fix: {report.findings[0].fix.text}",
         "num_workers",
+        "Not recorded: ",
+        "with_stack=True",  # how to record what is missing
         "`gpudiag explain GD101`",
     ):
         assert one_space(words) in text, words
