@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -56,10 +57,10 @@ class Start(NamedTuple):
         return inside and _are_apart(*used.T[1:])
 
     def allocator(
-        self, capacity: int, settings: AllocatorSettings, addresses: list[int] | None = None
+        self, capacity: int, settings: AllocatorSettings, addresses: Iterable[int] = ()
     ) -> CachingAllocator:
         """Return the model of the allocator as it was then; with expandable segments, without gaps."""
-        allocator = CachingAllocator(capacity, settings, addresses or [], self.private)
+        allocator = CachingAllocator(capacity, settings, addresses, self.private)
         begins = np.array([begin for begin, _, _ in self.segments], np.int64)
         at = np.searchsorted(begins, [address for _, address, _ in self.used], side="right") - 1
         if settings.expandable:

@@ -1,18 +1,23 @@
+# cython: annotation_typing=False
 """CachingAllocator: torch's caching allocator for a GPU.
 
 It follows c10/cuda/CUDACachingAllocator.cpp: sizes in multiples of 512 bytes, a pool for small blocks and one
 for large ones, best fit, blocks that are split and merged, segments that are freed when the driver refuses,
 expandable segments that are mapped and unmapped in parts, `max_split_size_mb`, and
 `garbage_collection_threshold`.
+
+It is compiled where there is a compiler (caching_allocator.pxd has the types), and then takes a third of the
+time.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.vocabulary.recorded import ALLOCATOR_UNIT, allocated_bytes
 
 MIB = 1 << 20
@@ -23,7 +28,7 @@ SMALL_SEGMENT, LARGE_SEGMENT, LEAST_OWN_SEGMENT, ROUND_SEGMENT = 2 * MIB, 20 * M
 LEAST_LARGE_REST = MIB
 """A large block is split if more than this is left."""
 
-ENDLESS = 1 << 60
+ENDLESS = 1 << 58
 _PAST = 5 << 56
 """Addresses of segments that a replay adds are behind all recorded ones of a process."""
 
@@ -47,49 +52,39 @@ class AllocatorSettings(NamedTuple):
     collect_above: float = 0.0
 
 
-EXPANDABLE = AllocatorSettings(expandable=True)
+USUAL, EXPANDABLE = AllocatorSettings(), AllocatorSettings(expandable=True)
 
 
-@dataclass(eq=False)
 class _Block:
-    address: int
-    size: int
-    pool: _Pool
-    used: bool = False
-    mapped: bool = True  # False: a hole in an expandable segment
-    freed_at: int = 0  # searches of its pool until then
-    before: _Block | None = None
-    after: _Block | None = None
+    def __init__(
+        self, address: int, size: int, pool: _Pool, *, mapped: bool = True, before: _Block | None = None
+    ) -> None:
+        self.address, self.size, self.pool = address, size, pool
+        self.used, self.mapped = False, mapped  # not mapped: a hole in an expandable segment
+        self.freed_at = 0  # searches of its pool until then
+        self.before = before
+        self.after: _Block | None = None
 
-    @property
-    def whole(self) -> bool:
+    def is_whole(self) -> bool:
         """Whether it is all of its segment."""
         return self.before is None and self.after is None
 
-    @property
     def age(self) -> int:
         return self.pool.searches - self.freed_at
 
-    @property
     def room(self) -> int:
         """Its size with the hole behind it."""
         behind = self.after
         return self.size + (behind.size if behind is not None and not behind.mapped else 0)
 
 
-@dataclass
 class _Pool:
-    small: bool
-    free: list[tuple[int, int]] = field(
-        default_factory=list
-    )  # size, address: best fit is the first that fits
-    holes: list[int] = field(default_factory=list)  # addresses, in expandable segments
-    searches: int = 0
-
-    @property
-    def part(self) -> int:
-        """What the driver is asked for at least; expandable segments are mapped in parts of this size."""
-        return SMALL_SEGMENT if self.small else LARGE_SEGMENT
+    def __init__(self, small: bool) -> None:
+        self.small, self.searches = small, 0
+        self.free: list[tuple[int, int, _Block]] = []  # size, address: best fit is the first that fits
+        self.holes: list[tuple[int, _Block]] = []  # address; in expandable segments
+        # What the driver is asked for at least; expandable segments are mapped in parts of this size.
+        self.part = SMALL_SEGMENT if small else LARGE_SEGMENT
 
 
 class CachingAllocator:
@@ -98,22 +93,21 @@ class CachingAllocator:
     Each stream has blocks of its own, and so has each private pool, as CUDA graphs have them: `owner` is the
     number that the caller gives to one of both. private: owners that keep what they cached.
     capacity_bytes: what the driver has for it. addresses: of the segments that the driver gives, in order.
-    most_reserved_bytes, most_allocated_bytes: after any allocation.
     """
 
     def __init__(
         self,
         capacity_bytes: int,
-        settings: AllocatorSettings | None = None,
+        settings: AllocatorSettings = USUAL,
         addresses: Iterable[int] = (),
         private: frozenset[int] = frozenset(),
     ) -> None:
-        self.capacity_bytes, self.settings = capacity_bytes, settings or AllocatorSettings()
+        self.capacity_bytes, self.settings = capacity_bytes, settings
+        self._expandable, self._most_split = settings.expandable, settings.max_split_bytes
         self.reserved_bytes = self.allocated_bytes = 0
-        self.most_reserved_bytes = self.most_allocated_bytes = 0
         self._private = private
         self._pools: dict[tuple[int, bool], _Pool] = {}
-        self._blocks: dict[int, _Block] = {}  # free ones and holes, by address
+        self._first: dict[int, _Block] = {}  # of each segment, by address
         self._used: dict[int, _Block] = {}
         self._addresses, self._next = iter(addresses), _PAST
 
@@ -121,9 +115,8 @@ class CachingAllocator:
         pool = self._pools.get((owner, small))
         if pool is None:
             pool = self._pools[owner, small] = _Pool(small)
-            if self.settings.expandable:
-                begin = _PAST + len(self._pools) * _ROOM
-                self._add_hole(_Block(begin - begin % pool.part, _ROOM - _ROOM % pool.part, pool))
+            if self._expandable:
+                self._add_hole(_Block(0, _ROOM - _ROOM % pool.part, pool))
         return pool
 
     def add_segment(
@@ -131,30 +124,23 @@ class CachingAllocator:
     ) -> None:
         """Add a segment that the allocator has already. used: (number, address, size) of blocks in use."""
         pool, at = self._pool(owner, small=small), address
-        last: _Block | None = None
-        free: list[_Block] = []
-
-        def put(begin: int, length: int, number: int | None) -> None:
-            nonlocal last
-            block = _Block(begin, length, pool, used=number is not None, before=last)
-            if last is not None:
-                last.after = block
-            last = block
-            if number is None:
-                free.append(block)
-            else:
-                self._used[number] = block
-                self.allocated_bytes += length
-
-        for number, begin, length in used:
+        blocks: list[_Block] = []
+        for number, begin, length in [*used, (NONE, address + size, 0)]:
             if begin > at:
-                put(at, begin - at, None)
-            put(begin, length, number)
+                blocks.append(_Block(at, begin - at, pool))
+            if length:
+                blocks.append(_Block(begin, length, pool))
+                blocks[-1].used = True
+                self._used[number] = blocks[-1]
             at = begin + length
-        if at < address + size:
-            put(at, address + size - at, None)
-        for block in free:
-            self._add_free(block)
+        self._first[address] = blocks[0]
+        for before, after in pairwise(blocks):
+            before.after, after.before = after, before
+        for block in blocks:
+            if block.used:
+                self.allocated_bytes += block.size
+            else:
+                self._add_free(block)
         self.reserved_bytes += size
 
     def allocate(self, number: int, requested: int, owner: int = 0) -> int:
@@ -167,8 +153,6 @@ class CachingAllocator:
         block.used = True
         self._used[number] = block
         self.allocated_bytes += block.size
-        self.most_allocated_bytes = max(self.most_allocated_bytes, self.allocated_bytes)
-        self.most_reserved_bytes = max(self.most_reserved_bytes, self.reserved_bytes)
         return block.address
 
     def free(self, number: int) -> None:
@@ -181,11 +165,10 @@ class CachingAllocator:
         """Return whole free segments to the driver, and of expandable ones the free parts, as
         torch.cuda.empty_cache() does. True, in case it helped."""
         for pool in self._shared():
-            for _, address in list(pool.free):
-                block = self._blocks[address]
-                if self.settings.expandable:
+            for _, _, block in list(pool.free):
+                if self._expandable:
                     self._unmap(block)
-                elif block.whole:
+                elif block.is_whole():
                     self._release(block)
         return True
 
@@ -194,26 +177,26 @@ class CachingAllocator:
 
     def return_segment(self, address: int) -> None:
         """Return the segment that begins there, if it is free as a whole."""
-        block = self._blocks.get(address)
-        if block is not None and block.whole:
+        block = self._first.get(address)
+        if block is not None and not block.used and block.is_whole():
             self._release(block)
 
     def _splits(self, pool: _Pool, size: int, rest: int) -> bool:
-        if pool.small or self.settings.expandable:
+        if pool.small or self._expandable:
             return rest >= ALLOCATOR_UNIT
-        return size < self.settings.max_split_bytes and rest > LEAST_LARGE_REST
+        return size < self._most_split and rest > LEAST_LARGE_REST
 
     def _best(self, pool: _Pool, size: int) -> _Block | None:
         pool.searches += 1
-        at, most = bisect_left(pool.free, (size, 0)), self.settings.max_split_bytes
+        at, most = bisect_left(pool.free, (size, 0)), self._most_split
         if at == len(pool.free):
             return None
-        block = self._blocks[pool.free[at][1]]
-        if self.settings.expandable:
+        block = pool.free[at][2]
+        if self._expandable:
             # A block that can grow counts as large as it can become, so that others are used up first.
-            for _, address in pool.free[at + 1 :]:
-                other = self._blocks[address]
-                if other.room >= block.room:
+            for place in range(at + 1, len(pool.free)):
+                other = pool.free[place][2]
+                if other.room() >= block.room():
                     break
                 block = other
         elif (size < most <= block.size) or (size >= most and block.size >= size + LARGE_SEGMENT):
@@ -234,7 +217,7 @@ class CachingAllocator:
         return block
 
     def _from_driver(self, pool: _Pool, size: int) -> _Block | None:
-        if self.settings.expandable:
+        if self._expandable:
             return self._grown(pool, size)
         wanted = pool.part
         if not pool.small and size >= LEAST_OWN_SEGMENT:
@@ -244,11 +227,16 @@ class CachingAllocator:
         address = next(self._addresses, self._next)
         self._next += wanted + ROUND_SEGMENT
         self.reserved_bytes += wanted
-        return _Block(address, wanted, pool)
+        block = self._first[address] = _Block(address, wanted, pool)
+        return block
 
     def _grown(self, pool: _Pool, size: int) -> _Block | None:
         """Map as many parts as are missing in the first place of an expandable segment with room for it."""
-        block = next(filter(None, (self._place(address, size) for address in pool.holes)), None)
+        block: _Block | None = None
+        for _, hole in pool.holes:
+            block = self._place(hole, size)
+            if block is not None:
+                break
         if block is not None and not block.mapped:
             block = self._map(block, size)
         while block is not None and block.size < size:
@@ -258,15 +246,15 @@ class CachingAllocator:
             self._take_free(block)
         return block
 
-    def _place(self, hole: int, size: int) -> _Block | None:
+    def _place(self, first: _Block, size: int) -> _Block | None:
         """Return the first of the free blocks and holes around a hole, if they have room for it."""
-        first = self._blocks[hole]
         if first.before is not None and not first.before.used:
             first = first.before
-        room, block = 0, first
+        room = 0
+        block: _Block | None = first
         while room < size and block is not None and not block.used:
             room += block.size
-            block = block.after  # type: ignore[assignment]
+            block = block.after
         return first if room >= size else None
 
     def _map(self, hole: _Block, size: int) -> _Block | None:
@@ -304,19 +292,19 @@ class CachingAllocator:
     def _return_oversized(self, pool: _Pool, size: int) -> bool:
         """With a largest size to split, return a segment that is large enough, or several, the largest first,
         that are together. Whether there were such."""
-        most = self.settings.max_split_bytes
-        if most == ENDLESS or self.settings.expandable:
+        most = self._most_split
+        if most == ENDLESS or self._expandable:
             return False
         wanted = max(size, most)
         at = bisect_left(pool.free, (wanted, 0))
         if at < len(pool.free):
-            self._release(self._blocks[pool.free[at][1]])
+            self._release(pool.free[at][2])
             return True
         returned = 0
-        for length, address in reversed(pool.free[:at]):
+        for length, _, block in reversed(pool.free[:at]):
             if returned >= wanted or length < most:
                 break
-            self._release(self._blocks[address])
+            self._release(block)
             returned += length
         return returned >= wanted
 
@@ -324,10 +312,10 @@ class CachingAllocator:
         """Return the large segments that have not been used for longest, until the rest is small enough."""
         left = self.reserved_bytes - self.settings.collect_above * self.capacity_bytes
         large = [pool for pool in self._shared() if not pool.small]
-        found = [block for pool in large for _, at in pool.free if (block := self._blocks[at]).whole]
+        found = [block for pool in large for _, _, block in pool.free if block.is_whole()]
         while left > 0 and found:
-            mean = sum(block.age for block in found) / len(found)
-            old = [block for block in found if block.age >= mean]
+            mean = sum(block.age() for block in found) / len(found)
+            old = [block for block in found if block.age() >= mean]
             for block in old:
                 left -= block.size
                 self._release(block)
@@ -336,6 +324,7 @@ class CachingAllocator:
     def _release(self, block: _Block) -> None:
         self._take_free(block)
         self.reserved_bytes -= block.size
+        self._first.pop(block.address, None)
 
     def _split(self, block: _Block, size: int) -> _Block:
         """Shorten a block to this size, and return the rest as a block of its own."""
@@ -362,19 +351,15 @@ class CachingAllocator:
         return block
 
     def _add_free(self, block: _Block) -> None:
-        insort(block.pool.free, (block.size, block.address))
-        self._blocks[block.address] = block
+        insort(block.pool.free, (block.size, block.address, block))
         block.freed_at = block.pool.searches
 
     def _take_free(self, block: _Block) -> None:
         del block.pool.free[bisect_left(block.pool.free, (block.size, block.address))]
-        del self._blocks[block.address]
 
     def _add_hole(self, block: _Block) -> None:
         block.mapped = False
-        insort(block.pool.holes, block.address)
-        self._blocks[block.address] = block
+        insort(block.pool.holes, (block.address, block))
 
     def _take_hole(self, block: _Block) -> None:
-        block.pool.holes.remove(block.address)
-        del self._blocks[block.address]
+        del block.pool.holes[bisect_left(block.pool.holes, (block.address,))]

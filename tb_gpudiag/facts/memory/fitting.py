@@ -20,7 +20,13 @@ from tb_gpudiag.facts.memory.allocator_changes import (
     owners_of,
     start_of,
 )
-from tb_gpudiag.facts.memory.caching_allocator import ENDLESS, EXPANDABLE, AllocatorSettings
+from tb_gpudiag.facts.memory.caching_allocator import (
+    ENDLESS,
+    EXPANDABLE,
+    USUAL,
+    AllocatorSettings,
+    DoesNotFit,
+)
 from tb_gpudiag.facts.memory.memory_kinds import Allocations
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Segments
@@ -84,7 +90,7 @@ def find_fit(allocations: Allocations, segments: Segments, device: int) -> Fit |
         error_bytes=found[0],
         misplaced=found[1],
         allocations=int((changes.size > 0).sum()),
-        needs_bytes=_least(start, changes, AllocatorSettings(), low, high),
+        needs_bytes=_least(start, changes, USUAL, low, high),
         expandable_needs_bytes=_least(start, changes, EXPANDABLE, low, high),
         whole=not start.used,
         start=start,
@@ -99,7 +105,7 @@ def _error(start: Start, changes: AllocatorChanges, addresses: list[int]) -> tup
         return None
     error = misplaced = 0
     try:
-        allocator = start.allocator(ENDLESS, AllocatorSettings(), addresses)
+        allocator = start.allocator(ENDLESS, USUAL, addresses)
         rows = zip(*(column.tolist() for column in changes), strict=True)
         for number, size, address, _, recorded, owner in rows:
             if recorded == NONE:  # the request that failed
@@ -111,7 +117,7 @@ def _error(start: Start, changes: AllocatorChanges, addresses: list[int]) -> tup
             else:
                 allocator.return_segment(address)
             error = max(error, abs(allocator.reserved_bytes - recorded))
-    except (KeyError, IndexError):
+    except (KeyError, IndexError, TypeError, DoesNotFit):
         return None
     return error, misplaced
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.memory.allocator_changes import FREED, AllocatorChanges, Start, fits, most_allocated
-from tb_gpudiag.facts.memory.caching_allocator import EXPANDABLE, MIB, AllocatorSettings
+from tb_gpudiag.facts.memory.caching_allocator import EXPANDABLE, MIB, USUAL, AllocatorSettings
 from tb_gpudiag.facts.memory.memory_kinds import KINDS, Allocations, MemoryKind
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.frozen import dataclass
@@ -92,13 +92,13 @@ def fits_without(start: Start, changes: AllocatorChanges, capacity: int, gone: I
     )
     kept = ~np.isin(changes.number, gone) | (changes.size < FREED)
     left = AllocatorChanges(*(column[kept] for column in changes))
-    return fits(rest, left, capacity, AllocatorSettings())
+    return fits(rest, left, capacity, USUAL)
 
 
 def _way(
     kind: WayKind, start: Start, cases: list[AllocatorChanges], capacity: int, blocks: Blocks | None = None
 ) -> Way:
-    does = [fits(start, changes, capacity, AllocatorSettings()) for changes in cases]
+    does = [fits(start, changes, capacity, USUAL) for changes in cases]
     peaks = [most_allocated(start, changes) for changes in cases]
     return Way(kind, all(does), any(does), min(peaks), max(peaks), blocks)
 

@@ -71,13 +71,14 @@ def _is_notable(memory: DeviceMemory, facts: Facts) -> bool:
 
 def _costs(memory: DeviceMemory) -> bool:
     """Whether the same allocations need much less memory with expandable segments, replayed."""
-    if memory.peak_reserved_bytes - memory.peak_allocated_bytes < _least_bytes(memory):
+    if not _is_much(memory, memory.peak_reserved_bytes, memory.peak_allocated_bytes):
         return False  # nothing can save as much: a replay takes time
     fit = memory.fit
-    if fit is None:
-        return False
-    less = fit.needs_bytes - fit.expandable_needs_bytes
-    return less >= max(_least_bytes(memory), LESS_SHARE * fit.needs_bytes)
+    return fit is not None and _is_much(memory, fit.needs_bytes, fit.expandable_needs_bytes)
+
+
+def _is_much(memory: DeviceMemory, needs_bytes: int, less_bytes: int) -> bool:
+    return needs_bytes - less_bytes >= max(_least_bytes(memory), LESS_SHARE * needs_bytes)
 
 
 def _least_bytes(memory: DeviceMemory) -> float:

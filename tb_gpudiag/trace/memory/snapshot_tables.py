@@ -161,7 +161,9 @@ class SnapshotTables:
         if made is None:
             # Not deep: the reader gives up on what is.
             if kind == _tables.LIST:
-                made = [self.plain(item) for item in self.items(value).tolist()]
+                known = self._made  # stacks share most of their frames
+                items = self.items(value).tolist()
+                made = [known[item] if item in known else self.plain(item) for item in items]
             else:
                 made = {key: self.plain(item) for key, item in self._pairs(value).items()}
             self._made[value] = made

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import pickle
+from contextlib import suppress
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.caching_allocator import AllocatorSettings, CachingAllocator, DoesNotFit
@@ -15,11 +20,13 @@ from tb_gpudiag.rules.memory.memory_fragmentation import RULE
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder
 from tests.conftest import SHARED_TRACES
+from tests.not_compiled import not_compiled
 from tests.rules.memory_stage import only
 from tests.with_each import with_each
 
 MIB = 1 << 20
 GIB = 1 << 30
+PLAIN = not_compiled("tb_gpudiag.facts.memory.caching_allocator")
 
 
 @with_each(
@@ -107,6 +114,32 @@ def test_garbage_collection_returns_what_was_unused_for_longest() -> None:
     assert allocator.reserved_bytes == (2 + 20 + 30) * MIB + 20 * MIB
     allocator.allocate(9, 18 * MIB)
     assert allocator.reserved_bytes == (2 + 20 + 30) * MIB + 20 * MIB
+
+
+def what_happens(allocator: Any, seed: int) -> list[tuple[int, int]]:
+    """Allocate and free at random, with two owners, until something does not fit. Return each address, and
+    what is reserved then."""
+    random, live, found = Random(seed), list[int](), list[tuple[int, int]]()
+    with suppress(DoesNotFit, PLAIN.DoesNotFit):
+        for number in range(300):
+            if live and random.random() < 0.45:
+                allocator.free(live.pop(random.randrange(len(live))))
+            size = random.choice((512, 300_000, random.randrange(1, 60 * MIB)))
+            address = allocator.allocate(number, size, random.randrange(2))
+            live.append(number)
+            found.append((address, allocator.reserved_bytes))
+    return found
+
+
+@given(
+    st.integers(0, 2**32),
+    st.integers(200, 2_000),
+    st.sampled_from([{}, {"expandable": True}, {"max_split_bytes": 30 * MIB}, {"collect_above": 0.5}]),
+)
+def test_it_does_the_same_with_a_compiler_and_without(seed: int, mib: int, settings: dict[str, Any]) -> None:
+    compiled = CachingAllocator(mib * MIB, AllocatorSettings(**settings), private=frozenset({1}))
+    plain = PLAIN.CachingAllocator(mib * MIB, PLAIN.AllocatorSettings(**settings), private=frozenset({1}))
+    assert what_happens(compiled, seed) == what_happens(plain, seed)
 
 
 def fragmented() -> SnapshotBuilder:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
-from importlib.machinery import SourceFileLoader
-from types import ModuleType
 
 import numpy as np
 from hypothesis import given
@@ -14,19 +11,9 @@ from hypothesis import strategies as st
 from tb_gpudiag.arrays import NONE, Int64
 from tb_gpudiag.facts.replay.model import Calls, Streams, order_of
 from tb_gpudiag.facts.replay.simulation import NEVER, simulate
-from tests.conftest import REPOSITORY
+from tests.not_compiled import not_compiled
 
 Column = Callable[[int, int, int], Int64]
-
-
-def not_compiled(name: str) -> ModuleType:
-    """Load a module of the package from its source, even if it was compiled."""
-    loader = SourceFileLoader(f"plain.{name}", str(REPOSITORY.joinpath(*name.split(".")).with_suffix(".py")))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
 
 
 PLAIN = not_compiled("tb_gpudiag.facts.replay.simulation")
