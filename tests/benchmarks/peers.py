@@ -1,5 +1,5 @@
 """Measure how fast traces are diagnosed, compared with other tools for traces in the same run: a large one,
-and with the start of the program one of 1 MB, a real one of 15 MB, and eight ranks of a job.
+and with the start of the program one of 1 MB, a real one of 15 MB, eight ranks of a job, and a snapshot.
 
 python -m tests.benchmarks.peers [MEGABYTES]
 
@@ -9,7 +9,8 @@ depend little on what else the machine does. gpudiag uses two cores, so its rati
 A tool that is not installed is left out:
 
 - Holistic Trace Analysis (pip install HolisticTraceAnalysis): HTA_PYTHON names the Python that has it;
-- torch-tb-profiler, in .make/torch-tb-profiler (make test installs it).
+- torch-tb-profiler, in .make/torch-tb-profiler (make test installs it);
+- torch, whose memory_viz draws snapshots, in .make (make test-torch installs it).
 
 TraceLens is on no package index: the package of this name on PyPI is another project.
 """
@@ -26,14 +27,14 @@ from pathlib import Path
 
 from tests.benchmarks.reading import DIAGNOSIS
 from tests.benchmarks.traces import Measured, large_trace, measured, print_table, small_trace
-from tests.conftest import SHARED_TRACES
+from tests.conftest import REPOSITORY, SHARED_TRACES
 
 OURS = "gpudiag"
 _HTA_NAME = "Holistic Trace Analysis"
 SIZE_BYTES = 250 << 20
 TURNS = 2
 
-_OLD_PLUGIN = Path(__file__).resolve().parents[2] / ".make" / "torch-tb-profiler"
+_OLD_PLUGIN = REPOSITORY / ".make" / "torch-tb-profiler"
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,14 @@ import contextlib, io
 from tb_gpudiag.cli.main import main
 with contextlib.redirect_stdout(io.StringIO()):
     result = main(["diagnose", path])
+"""
+
+_MEMORY_VIZ = """
+# measured
+import pickle
+from torch.cuda._memory_viz import trace_plot
+with open(path, "rb") as file:
+    result = len(trace_plot(pickle.load(file)))
 """
 
 _HTA_RANKS = """
@@ -137,11 +146,22 @@ def rank_rows(folder: Path) -> Iterator[Row]:
         yield from _rows(Path(shutil.copytree(ranks, folder / "ranks")), some)
 
 
+def snapshot_rows() -> Iterator[Row]:
+    """Measure a real snapshot of 2.4 MB, and the page that torch makes of it, with what they import; nothing
+    without either."""
+    snapshot = SHARED_TRACES.parent / "snapshots" / "many_segments_forward.pickle"
+    torch = sorted((REPOSITORY / ".make").glob("torch-*/site-packages"))
+    if snapshot.exists() and torch:
+        viz = Tool("memory_viz", _MEMORY_VIZ, folders=(torch[-1],))
+        yield from _rows(snapshot, [_with_imports()[0], viz])
+
+
 def started_rows(folder: Path) -> Iterator[Row]:
     """Measure everything that is measured with imports."""
     yield from small_rows(folder)
     yield from real_rows(folder)
     yield from rank_rows(folder)
+    yield from snapshot_rows()
 
 
 def _with_imports() -> list[Tool]:
