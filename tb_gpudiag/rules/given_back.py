@@ -47,12 +47,6 @@ def comes_back(share: float, factor: float) -> float:
     return share * factor / (1 + share * max(0.0, factor - 1))
 
 
-def factor_of(given: float, share: float) -> float:
-    """Return the factor that makes `given` of `share`, both of a step and above 0."""
-    given, share = min(given, MOST_GIVEN), min(share, MOST_GIVEN)
-    return given / share * ((1 - share) / (1 - given) if given > share else 1)
-
-
 def given_back(job: JobKind, fix: str) -> GivenBack:
     """Return what fixes of this kind gave. fix: a rule's topic, or its family (rule.kind_of_fix)."""
     kinds = _table()[job]

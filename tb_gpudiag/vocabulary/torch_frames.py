@@ -168,8 +168,6 @@ WEIGHTS_COPY = any_of(
 # Searched for in a whole stack: the forward pass of a function with a backward() of its own.
 FUNCTION_APPLY = any_of(r"torch/autograd/function\.py\(\d+\): apply")
 
-_MODULE_LINE = any_of(r"torch/nn/(modules/\w+|functional)\.py\(\d+\): \w+")
-
 # torch's own layers of which each row of a result is one of the input's. Attention compares all of them.
 _LAYER_FRAME = any_of(
     _MODULES

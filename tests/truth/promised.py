@@ -28,7 +28,7 @@ from tb_gpudiag.jobs.rules.job_registry import JOB_RULES
 from tb_gpudiag.report.diagnosis import only_trace, read_facts
 from tb_gpudiag.rules import given_back
 from tb_gpudiag.rules.all import RULES
-from tb_gpudiag.rules.given_back import UNSEEN, GivenBack, JobKind, factor_of
+from tb_gpudiag.rules.given_back import MOST_GIVEN, UNSEEN, GivenBack, JobKind
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.savings import predicted_of, promised_range, removes_of
 from tb_gpudiag.trace.files.find import find_traces
@@ -104,7 +104,7 @@ class Pair:
     def off(self) -> float:
         """By which factor it gave more than can come back at most, or less than at least, as a logarithm."""
         gain, low, high = (max(end, 1e-3) for end in (self.gain, self.least, self.most))
-        return max(-MOST_OFF, min(MOST_OFF, math.log(factor_of(gain, min(max(gain, low), high)))))
+        return max(-MOST_OFF, min(MOST_OFF, math.log(_factor_of(gain, min(max(gain, low), high)))))
 
     def range_of(self, back: GivenBack) -> tuple[float, float, float]:
         return promised_range((self.least, self.most), back, self.error, self.allowed)
@@ -307,6 +307,12 @@ def _pair_of_ranks(name: str, before: Path, gain: float, doubt: float, group: st
                 limits = saving.least_possible_share, most, 0.0, 1.0
                 yield Pair(name, "ranks", group, "ranks", rule.kind_of_fix, rule.id, gain, doubt, *limits)
             break
+
+
+def _factor_of(given: float, share: float) -> float:
+    """Return the factor that makes `given` of `share`, both of a step and above 0."""
+    given, share = min(given, MOST_GIVEN), min(share, MOST_GIVEN)
+    return given / share * ((1 - share) / (1 - given) if given > share else 1)
 
 
 if __name__ == "__main__":

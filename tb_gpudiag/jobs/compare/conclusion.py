@@ -15,6 +15,7 @@ from tb_gpudiag.jobs.compare.work import (
     hides_kernels,
     in_graphs,
     is_of_memory,
+    memory_notes,
     memory_sentence,
     module_changes,
 )
@@ -74,7 +75,8 @@ def conclude(
     if base.same_recording(candidate):
         return Conclusion(SAME, SAME_RECORDING, [], 0.0)
     if is_of_memory(base) and is_of_memory(candidate):
-        return Conclusion(CANNOT_TELL, memory_sentence(base, candidate), [], 0.0)
+        said = memory_sentence(base, candidate)
+        return Conclusion(CANNOT_TELL, said, memory_notes(base, candidate), 0.0)
     reasons = tuple(obstacles(base, candidate, shapes))
     noise = noise_between(base, candidate)
     judged = Judgement(CANNOT_TELL, reasons=reasons) if reasons else _judged(median, mean, noise)

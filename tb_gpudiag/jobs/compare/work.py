@@ -11,11 +11,12 @@ from typing import Final
 from tb_gpudiag.digest.digest import Digest, MemoryPeaks, numbers, texts
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.compare.side import Side
-from tb_gpudiag.jobs.ranks.rank_memory import held_at_peak, peak_of
+from tb_gpudiag.jobs.ranks.rank_memory import held_at_peak, peak_of, rank_memory_of
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.vocabulary.kernel_names import WHOLE_GRAPH
 from tb_gpudiag.vocabulary.patterns import lazy_re
 from tb_gpudiag.wording.format import count, more_bytes, one_line, share, size_bytes
+from tb_gpudiag.wording.good_recording import RECORD_HISTORY
 from tb_gpudiag.wording.vocabulary import MEMORY_KINDS, term
 
 # The same share as for rules about kernels: see rules/shared/recording_advice.py.
@@ -216,7 +217,7 @@ def held_changes(base: Side, candidate: Side) -> list[pb.HeldDifference]:
 
 def memory_sentence(base: Side, candidate: Side) -> str:
     """Say which side has the higher peak, of what, and whether an allocation failed on one side only."""
-    one, other = _peak(base), _peak(candidate)
+    one, other = (peak_of(_fullest(side)) for side in (base, candidate))
     sizes = [size_bytes(peak.peak_allocated_bytes) for peak in (one, other)]
     moved = other.peak_allocated_bytes - one.peak_allocated_bytes
     if abs(moved) <= SAME_WITHIN * one.peak_allocated_bytes:
@@ -237,6 +238,15 @@ def memory_sentence(base: Side, candidate: Side) -> str:
     return f"{said}{_failure(one, other)}"
 
 
+def memory_notes(base: Side, candidate: Side) -> list[str]:
+    """Say which side does not show what held its memory."""
+    peaks = rank_memory_of([_fullest(base), _fullest(candidate)])
+    bare = [("base", "candidate")[at] for at in peaks.without_history.tolist()]
+    return [
+        f"The {name} has no history: nothing shows what held its memory. {RECORD_HISTORY}." for name in bare
+    ]
+
+
 def _failure(base: MemoryPeaks, candidate: MemoryPeaks) -> str:
     if bool(base.failures) == bool(candidate.failures):
         return " Allocations failed on both sides." if base.failures else ""
@@ -249,7 +259,3 @@ def _failure(base: MemoryPeaks, candidate: MemoryPeaks) -> str:
 
 def _fullest(side: Side) -> Digest:
     return max(side.digests, key=lambda digest: peak_of(digest).peak_allocated_bytes)
-
-
-def _peak(side: Side) -> MemoryPeaks:
-    return peak_of(_fullest(side))

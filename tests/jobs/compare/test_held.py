@@ -11,6 +11,7 @@ from tb_gpudiag.jobs.compare.comparison_view import comparison_document
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.text import document_text
 from tests.digest.made import digest
+from tests.report.views.formats import one_space
 
 GIB = 2**30
 
@@ -51,6 +52,19 @@ def test_a_snapshot_has_no_time_to_compare() -> None:
     assert not found.causes
     assert not found.notes
     assert "per step" not in document_text(comparison_document(found))
+
+
+def test_a_side_without_history_is_named() -> None:
+    bare = snapshot("c", held("before", 20))
+    partly = snapshot("d", held("before", 20), held("activation", 1))
+    found = compare([BASE], [bare])
+    assert found.notes == [
+        "The candidate has no history: nothing shows what held its memory. "
+        "Call torch.cuda.memory._record_memory_history() before the job allocates."
+    ]
+    assert found.notes[0] in one_space(document_text(comparison_document(found)))
+    assert [note[:9] for note in compare([bare], [BASE]).notes] == ["The base "]
+    assert not compare([BASE], [partly]).notes
 
 
 def test_less_memory_is_less() -> None:
