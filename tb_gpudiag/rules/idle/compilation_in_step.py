@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool
@@ -44,14 +46,22 @@ _LABELS = {
     CompileKind.LOADING: "Loading modules",
 }
 
-_RECOMPILED_SUMMARY = (
-    "torch.compile recompiles functions in the middle of the run, {waits}, because a shape, a Python value "
-    "or another guarded condition changed."
-)
-_ONCE_SUMMARY = (
-    "Code is compiled, or a kernel's module is loaded at its first use, {waits}. In a steady run this "
-    "happens once: either the recording began too early, or something is compiled repeatedly."
-)
+_SAID = {
+    True: (
+        "Recompilation",
+        "torch.compile recompiles functions in the middle of the run, {waits}, because a shape, a Python "
+        "value or another guarded condition changed.{why}",
+    ),
+    False: (
+        "Compiling or loading GPU code",
+        "Code is compiled, or a kernel's module is loaded at its first use, {waits}. In a steady run this "
+        "happens once: either the recording began too early, or something is compiled repeatedly.",
+    ),
+}
+"""Title and summary, by whether functions are compiled again."""
+
+_WAITS = {True: "while the steps wait for it", False: "while the GPU waits"}
+"""By whether there is no GPU."""
 
 _URL = "https://docs.pytorch.org/docs/stable/user_guide/torch_compiler/torch.compiler_troubleshooting.html"
 
@@ -115,17 +125,14 @@ def _compiled(facts: Facts, lost: Lost, chosen: Bool, work: CompileWork) -> Find
     why = Why(functions, facts.compile_reasons)
     names = list(dict.fromkeys(f.step for f in functions if f.step))
     again = _recompiled(facts.steps, functions, names)
-    once = not again and len(facts.steps) < RECOMPILED_STEPS
-    waits = "while the steps wait for it" if lost.device == NO_DEVICE else "while the GPU waits"
+    title, summary = _SAID[again]
+    on_cpu = lost.device == NO_DEVICE
     by_kind = [(lost.total_ns(chosen & (work.kind == k)), k) for k in CompileKind]
-    return Finding(
-        title=lost.sentence("Recompilation" if again else "Compiling or loading GPU code", cost_ns),
-        summary=_RECOMPILED_SUMMARY.format(waits=waits) + why.sentence
-        if again
-        else _ONCE_SUMMARY.format(waits=waits),
+    found = Finding(
+        title=lost.sentence(title, cost_ns),
+        summary=summary.format(waits=_WAITS[on_cpu], why=why.sentence),
         fix=recompiled_fix(why.kind, CODE, _URL) if again else FIXES["record_later"],
         cost_ns=cost_ns,
-        leads=once and lost.device != NO_DEVICE and cost_ns >= MOST * lost.window_ns,
         evidence=[
             Evidence.of_window("Compiling and loading", cost_ns, lost.window_ns),
             *(Evidence.of_cost(_LABELS[k], ns, cost_ns) for ns, k in sorted(by_kind, reverse=True) if ns),
@@ -135,10 +142,13 @@ def _compiled(facts: Facts, lost: Lost, chosen: Bool, work: CompileWork) -> Find
         places=places(facts.host, work.call[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
-        removable=None if once else removing(_host_time(facts, lost.stretches(chosen), loading=False)),
-        records_again=once,
-        severity=Severity.WARNING if once else None,
+        removable=removing(_host_time(facts, lost.stretches(chosen), loading=False)),
     )
+    if again or len(facts.steps) >= RECOMPILED_STEPS:
+        return found
+    # Nothing shows that it happens more than once.
+    leads = not on_cpu and cost_ns >= MOST * lost.window_ns
+    return replace(found, leads=leads, removable=None, records_again=True, severity=Severity.WARNING)
 
 
 def _recompiled(steps: Steps, functions: list[CompiledFunction], names: list[str]) -> bool:

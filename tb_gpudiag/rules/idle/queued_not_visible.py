@@ -48,16 +48,16 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     idle = lost.stretches(chosen)
     # A host that is far ahead waits for its queue, and the queue as long as it does.
     ahead_ns = lost.total_ns(chosen) - lost.total_ns(chosen & facts.gpu.just_launched(lost.gap))
-    waiting = ""
-    if ahead_ns <= MOSTLY_WAITED * cost_ns:
-        waiting = waits_in(facts.host, facts.host_time.blocking, idle, MOSTLY_WAITED)
+    title, seen, fix = _AWAITED if awaiting else ("; this trace cannot say why", _seen(facts), _fix(facts))
+    waiting = waits_in(facts.host, facts.host_time.blocking, idle, MOSTLY_WAITED)
+    if waiting and ahead_ns <= MOSTLY_WAITED * cost_ns:
+        seen += f" Meanwhile the host waits for this work, mostly in {waiting}."
+        fix = _once(waiting)
     return Finding(
-        title=f"The GPU sat idle {cost_share} of the time although kernels were queued"
-        + ("" if awaiting else "; this trace cannot say why"),
+        title=f"The GPU sat idle {cost_share} of the time although kernels were queued{title}",
         summary="The work that ended these gaps had been launched before they began, so the host was not "
-        f"late. {_seen(facts, bool(awaiting))}"
-        + (f" Meanwhile the host waits for this work, mostly in {waiting}." if waiting else ""),
-        fix=_once(waiting) if waiting else _fix(facts, bool(awaiting)),
+        f"late. {seen}",
+        fix=fix,
         sure=False,
         evidence=[
             Evidence.of_window("Idle with work queued", cost_ns, lost.window_ns),
@@ -78,42 +78,42 @@ def _once(operator: str) -> Fix:
     )
 
 
-def _seen(facts: Facts, awaiting: bool) -> str:
+_AWAITED = (
+    "",
+    "Synchronization events show which gaps ended with work that waited for another stream.",
+    Fix("Shorten the work that the evidence names, or let the stream wait for it later."),
+)
+"""The end of the title, what is seen, and the fix, where the trace shows what the work waited for."""
+
+
+def _seen(facts: Facts) -> str:
     """What the work may have waited for: no suspect that the trace rules out."""
-    if awaiting:
-        return "Synchronization events show which gaps ended with work that waited for another stream."
     recorded = facts.stream_waits.recorded
-    suspects = [
-        *(["an event of another stream"] if facts.streams > 1 and not recorded else []),
-        *(["another rank"] if facts.has_ranks else []),
-        *(["the start of a large graph"] if facts.launches.modes.graph_launches else []),
-        "another process on the same GPU, such as a desktop session",
-    ]
+    suspects = {
+        "an event of another stream": facts.streams > 1 and not recorded,
+        "another rank": facts.has_ranks,
+        "the start of a large graph": facts.launches.modes.graph_launches > 0,
+        "another process on the same GPU, such as a desktop session": True,
+    }
     shown = (
         "Synchronization events were recorded, and none of this work waited for another stream's event. "
         if recorded
         else ""
     )
-    *others, last = suspects
+    *others, last = (suspect for suspect, may_be in suspects.items() if may_be)
     listed = f"{', '.join(others)}{',' if len(others) > 1 else ''} or {last}" if others else last
     return f"{shown}The work may have waited for {listed}. The cause is not visible in this trace."
 
 
-def _fix(facts: Facts, awaiting: bool) -> Fix:
+def _fix(facts: Facts) -> Fix:
     """Ask for what could still show the cause."""
-    if awaiting:
-        return Fix("Shorten the work that the evidence names, or let the stream wait for it later.")
     by_events = facts.streams > 1 and not facts.stream_waits.recorded
-    ranks = (
-        "Record all ranks and compare: the others wait for the rank that waits least."
-        if facts.has_ranks
-        else ""
-    )
-    if by_events:
-        return Fix(f"Record with synchronization events. {ranks}".strip(), CODE["sync_events"], PROFILER_URL)
-    if ranks:
-        return Fix(ranks, "", PROFILER_URL)
-    return FIXES["processes"]
+    asks = {
+        "Record with synchronization events.": by_events,
+        "Record all ranks and compare: the others wait for the rank that waits least.": facts.has_ranks,
+    }
+    text = " ".join(ask for ask, may_show in asks.items() if may_show)
+    return Fix(text, CODE["sync_events"] * by_events, PROFILER_URL) if text else FIXES["processes"]
 
 
 def _awaiting(awaited: list[Awaited]) -> list[Evidence]:

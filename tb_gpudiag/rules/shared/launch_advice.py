@@ -6,6 +6,7 @@ without the copies of DistributedDataParallel.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -90,40 +91,20 @@ class LaunchAdvice:
         return "\n\n".join(_CODE[block] for block in self._case[1])
 
     @property
-    def _case(self) -> tuple[str, list[str]]:
-        """What to do, and the blocks of code for it: the first that holds."""
+    def _case(self) -> tuple[str, Sequence[str]]:
+        """What to do, and the blocks of code for it."""
         if (server := self.job.server) is not None:
-            eager, between = _SERVERS.get(server, ("server", "server_between"))
-            if self.graphs_in_use:
-                text = "prepare the next step while the GPU works, and batch more requests."
-                return f"Let {server.value} {text}", [between]
-            return f"Let {server.value} replay CUDA graphs: these steps launch kernel by kernel.", [eager]
-        if self.graphs_in_use and self.obstacles:
-            text = "CUDA graphs are in use: fuse what they cannot capture, and do less between replays."
-            return text, ["eager", "between_replays"]
-        if self.graphs_in_use:
-            text = "CUDA graphs are in use: capture the rest as well, and do less between replays."
-            return text, ["rest_of_training" if self.job.training else "rest", "between_replays"]
-        if self.mostly_compiled and self.modes.traced_only:
-            text = "This code is already compiled, by a backend that writes no kernels: use one that fuses."
-            return text, ["traced_only"]
-        compiled = "This code is already compiled"
-        if self.mostly_compiled and self.obstacles:
-            text = f"{compiled}: launch its kernels from C++ instead of Python, and remove graph breaks."
-            return text, ["compiled"]
-        if self.mostly_compiled:
-            text = f"{compiled}: replay it as CUDA graphs, or launch its kernels from C++ instead of Python."
-            return text, ["compiled_graphs", "compiled"]
-        rest = "Part of the job is already compiled: compile the rest"
-        if self.partly_compiled and self.obstacles:
-            return f"{rest}.", ["partly_compiled"]
-        if self.partly_compiled:
-            text = f"{rest}, and replay the compiled regions as CUDA graphs."
-            return text, ["partly_compiled", "compiled_graphs"]
-        if self.obstacles:
-            return "Fuse kernels so that each launch does more work.", ["eager"]
-        text = "Fuse kernels so that each launch does more work, or replay the whole step as a CUDA graph."
-        return text, ["eager", "graphs"]
+            return _of_server(server, graphs=self.graphs_in_use)
+        now = {
+            "graphs": self.graphs_in_use,
+            "traced_only": self.mostly_compiled and self.modes.traced_only,
+            "compiled": self.mostly_compiled,
+            "partly_compiled": self.partly_compiled,
+            "eager": True,
+        }
+        launched = next(way for way, holds in now.items() if holds)
+        text, blocks = _CASES[launched, bool(self.obstacles)]
+        return text, [_IN_TRAINING.get((block, self.job.training), block) for block in blocks]
 
     @property
     def url(self) -> str:
@@ -171,8 +152,57 @@ def unused_graph(job: JobKind) -> bool:
     return job.training is False and job.autograd_nodes >= LEAST_NODES
 
 
+_COMPILED = "This code is already compiled"
+_THE_REST = "Part of the job is already compiled: compile the rest"
+_TRACED_ONLY = f"{_COMPILED}, by a backend that writes no kernels: use one that fuses.", ("traced_only",)
+
+_CASES: Mapping[tuple[str, bool], tuple[str, Sequence[str]]] = {
+    ("graphs", False): (
+        "CUDA graphs are in use: capture the rest as well, and do less between replays.",
+        ("rest", "between_replays"),
+    ),
+    ("graphs", True): (
+        "CUDA graphs are in use: fuse what they cannot capture, and do less between replays.",
+        ("eager", "between_replays"),
+    ),
+    ("traced_only", False): _TRACED_ONLY,
+    ("traced_only", True): _TRACED_ONLY,
+    ("compiled", False): (
+        f"{_COMPILED}: replay it as CUDA graphs, or launch its kernels from C++ instead of Python.",
+        ("compiled_graphs", "compiled"),
+    ),
+    ("compiled", True): (
+        f"{_COMPILED}: launch its kernels from C++ instead of Python, and remove graph breaks.",
+        ("compiled",),
+    ),
+    ("partly_compiled", False): (
+        f"{_THE_REST}, and replay the compiled regions as CUDA graphs.",
+        ("partly_compiled", "compiled_graphs"),
+    ),
+    ("partly_compiled", True): (f"{_THE_REST}.", ("partly_compiled",)),
+    ("eager", False): (
+        "Fuse kernels so that each launch does more work, or replay the whole step as a CUDA graph.",
+        ("eager", "graphs"),
+    ),
+    ("eager", True): ("Fuse kernels so that each launch does more work.", ("eager",)),
+}
+"""What to do, and its blocks of code, by how the job launches now, and whether something keeps a CUDA graph
+from replaying it."""
+
+_IN_TRAINING: Mapping[tuple[str, bool | None], str] = {("rest", True): "rest_of_training"}
+"""Blocks of code that a training has instead."""
+
 _SERVERS = {Server.VLLM: ("vllm", "vllm_between"), Server.SGLANG: ("sglang", "sglang_between")}
 """Blocks of code for servers that launch kernel by kernel, and for those that replay graphs."""
+
+
+def _of_server(server: Server, *, graphs: bool) -> tuple[str, Sequence[str]]:
+    to_do = (
+        "replay CUDA graphs: these steps launch kernel by kernel.",
+        "prepare the next step while the GPU works, and batch more requests.",
+    )
+    blocks = _SERVERS.get(server, ("server", "server_between"))
+    return f"Let {server.value} {to_do[graphs]}", blocks[graphs : graphs + 1]
 
 
 def launch_advice(facts: Facts, lost: Lost, chosen: Bool) -> LaunchAdvice:
