@@ -87,20 +87,15 @@ class Facts:
     recording = fact(lambda f: recording_window(f.trace))
 
     @cached_property
-    def engine(self) -> EngineSteps | None:
-        """The steps of an inference server; None in other jobs, and where the trace shows none."""
-        return find_engine_steps(self.events) if self.job.server is not None else None
-
-    @property
-    def batch_steps(self) -> EngineSteps:
-        """The same steps; without any where there are none."""
-        return self.engine or NO_ENGINE
+    def engine(self) -> EngineSteps:
+        """The steps of an inference server; without any in other jobs, and where the trace shows none."""
+        return find_engine_steps(self.events) if self.job.server is not None else NO_ENGINE
 
     @cached_property
     def recorded_steps(self) -> Steps:
         """The steps of an inference server, or else those that torch.profiler marked. A lone step of a server
         is no step: what comes before and after it may belong to others."""
-        if self.engine is not None and len(self.engine) > 1:
+        if len(self.engine) > 1:
             return self.engine.steps
         return find_steps(self.events)
 
@@ -109,7 +104,7 @@ class Facts:
     silence = fact(lambda f: longest_silence(f.events, f.recording))
     """The longest stretch of the recording in which nothing begins or ends."""
 
-    recorded = fact(lambda f: find_recorded(f.trace, steps=len(f.recorded_steps) > 0 or f.engine is not None))
+    recorded = fact(lambda f: find_recorded(f.trace, steps=len(f.recorded_steps) > 0 or bool(f.engine)))
     operator_numbers = fact(lambda f: operator_numbers(f.events))
     work = fact(lambda f: join_launches(f.events))
 
@@ -117,7 +112,7 @@ class Facts:
     def inferred_steps(self) -> InferredSteps | None:
         """The repetition of the busiest device's launches, where no steps were recorded; None where there are
         steps, or no clear repetition: an engine's lone step repeats its layers."""
-        if not self.busy or len(self.recorded_steps) or self.engine is not None:
+        if not self.busy or len(self.recorded_steps) or self.engine:
             return None
         return infer_steps(self.work, self.transfers, self.host, self.busy[0], self.recording)
 
@@ -213,8 +208,7 @@ class Facts:
         worked = Window(int(work.start_ns.min()), int(work.end_ns.max()))
         ledger = self.gpu_times[0].ledger
         begins_ns = window.start_ns if len(steps) else start_of_one(work, window, ledger)
-        alike = self.engine is None
-        return steady_part(window, steps, self.borders_ns, worked, ledger, begins_ns, alike=alike)
+        return steady_part(window, steps, self.borders_ns, worked, ledger, begins_ns, alike=not self.engine)
 
     @cached_property
     def borders_ns(self) -> Int64:
@@ -284,7 +278,7 @@ class Facts:
         """Every device with work of some duration, the busiest first."""
         of_trace = self.trace.metadata, self.work, self.host, self.steady, self.inferred_steps
         masks = self.launches.in_window, self.communication, self.recomputed
-        trace = TraceAround(*of_trace, self.stream_waits, self.captured, self.batch_steps, *masks)
+        trace = TraceAround(*of_trace, self.stream_waits, self.captured, self.engine, *masks)
         return [DeviceFacts(time, trace) for time in self.gpu_times]
 
     @property
@@ -338,7 +332,7 @@ class Facts:
     @cached_property
     def serving(self) -> Serving | None:
         """What the busiest device did in the engine steps of the step window; None without either."""
-        if self.engine is None or self.device is None:
+        if not self.engine or self.device is None:
             return None
         chosen = np.flatnonzero(np.isin(self.engine.steps.start_ns, self.steps.start_ns))
         borders_ns = self.steady.borders_ns
@@ -351,7 +345,7 @@ class Facts:
         """The host's lead as the recording began, and later; None if its steps do not show one."""
         if self.step_times is None or not self.gpu_times:
             return None
-        if self.engine is not None and len(set(self.engine.kind.tolist())) > 1:
+        if len(set(self.engine.kind.tolist())) > 1:
             return None  # while the GPU is at prompts, any host gets ahead
         return find_host_lead(self.step_times.on_host, self.work, self.gpu_times[0])
 
@@ -389,7 +383,7 @@ class Facts:
     @cached_property
     def captured(self) -> CapturedGraphs | None:
         """What the captures of graphs say about their kernels; None without captures."""
-        batches = BatchSizes(self.batch_steps.steps.start_ns, self.batch_steps.size)
+        batches = BatchSizes(self.engine.steps.start_ns, self.engine.size)
         return find_captured(self.work, self.host, self.trace.captures, batches)
 
     call_tree = fact(lambda f: CallTree(f.host, f.work))

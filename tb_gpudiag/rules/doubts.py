@@ -378,7 +378,7 @@ DOUBTS: Sequence[Doubt] = (
         ),
     ),
     Doubt(
-        lambda facts: facts.engine and len({mark[:3] for mark in facts.engine.marks}) > 1,
+        lambda facts: len({mark[:3] for mark in facts.engine.marks}) > 1,
         steps=lambda _: Clear(
             "engine steps have batches of different kinds and sizes: the report has them by kind"
         ),

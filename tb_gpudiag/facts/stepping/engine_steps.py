@@ -65,14 +65,14 @@ NO_ENGINE = EngineSteps(
 )
 
 
-def find_engine_steps(events: Events) -> EngineSteps | None:
-    """Find the steps of the thread with most of them; None if the trace shows none."""
+def find_engine_steps(events: Events) -> EngineSteps:
+    """Find the steps of the thread with most of them; NO_ENGINE if the trace shows none."""
     marked = True
     found = _marks(events)
     if not len(found):
         marked, found = False, _outermost(events, _on_one_thread(events, _frames(events)))
     if not len(found):
-        return None
+        return NO_ENGINE
     marks = _read(events, found) if marked else _by_function(events, found)
     start, end = events.start_ns[found], events.end_ns[found]
     end[-1] = _last_end(events, int(found[-1]), np.diff(start))

@@ -11,7 +11,7 @@ from tb_gpudiag.wording.quantity import duration, number
 
 def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     server, engine = facts.job.server, facts.engine
-    if server is not None and engine is not None:
+    if server is not None and engine:
         return Clear(f"{number(len(engine), 'engine step')} of {server.value} recorded")
     if facts.recorded.steps:
         return Clear(f"{number(len(facts.steps), 'step')} recorded")

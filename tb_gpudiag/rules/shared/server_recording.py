@@ -54,11 +54,7 @@ _URLS = {
 def one_replayed_step(facts: Facts) -> bool:
     """Whether the recording is of one step of a server that replays a graph."""
     modes = facts.launches.modes
-    return (
-        facts.engine is not None
-        and len(facts.engine) == 1
-        and modes.graph_work >= MOSTLY_REPLAYED * max(1, modes.work)
-    )
+    return len(facts.engine) == 1 and modes.graph_work >= MOSTLY_REPLAYED * max(1, modes.work)
 
 
 def one_step_sentence(facts: Facts) -> str:

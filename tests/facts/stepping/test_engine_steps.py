@@ -162,7 +162,7 @@ def test_a_training_has_no_engine_steps(tmp_path: Path) -> None:
     _step(main, DECODE, 900, busy=300)
     main.annotation("Optimizer.step#AdamW.step", at=2_000, us=100)
     facts = facts_of(trace, tmp_path)
-    assert facts.engine is None
+    assert not facts.engine
     assert facts.steps.names == ["ProfilerStep#0"]
 
 
