@@ -81,26 +81,34 @@ def _reason(calls: AllocatorCalls, steps: int, *, retries: int) -> tuple[str, Fi
 
     steps: recorded or inferred; 0 if unknown. retries: how often the cache was emptied to make room.
     """
-    if retries:
-        return (
-            "Memory is full: the allocator empties its cache to make room, and waits for the GPU each time.",
-            FIXES["full"],
-        )
-    if calls.frees_in_empty_cache * 2 >= max(1, calls.frees):
-        return ("torch.cuda.empty_cache() makes most of the calls that free memory.", FIXES["empty_cache"])
     turns, both = calls.turns, calls.allocations + calls.frees
-    if turns >= LEAST_TURNS * max(1, steps) and turns >= LEAST_TURN_SHARE * both:
-        return (
+    off = turns >= LEAST_TURNS * max(1, steps) and turns >= LEAST_TURN_SHARE * both
+    reasons = (
+        (
+            retries,
+            "Memory is full: the allocator empties its cache to make room, and waits for the GPU each time.",
+            "full",
+        ),
+        (
+            calls.frees_in_empty_cache * 2 >= max(1, calls.frees),
+            "torch.cuda.empty_cache() makes most of the calls that free memory.",
+            "empty_cache",
+        ),
+        (
+            off,
             "Here, allocations and frees alternate tensor by tensor: the cache is switched off.",
-            FIXES["caching_off"],
-        )
-    if calls.retries:
-        return (
+            "caching_off",
+        ),
+        (
+            calls.retries,
             "Memory was probably full: an operator asks the driver for memory, frees cached blocks, and asks "
             "again.",
-            FIXES["full"],
-        )
-    return "", FIXES["keep_cache"]
+            "full",
+        ),
+        (True, "", "keep_cache"),
+    )
+    why, fix = next((why, fix) for holds, why, fix in reasons if holds)
+    return why, FIXES[fix]
 
 
 def _empty_cache_evidence(calls: AllocatorCalls, steps: int) -> list[Evidence]:

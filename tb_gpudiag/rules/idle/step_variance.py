@@ -71,14 +71,19 @@ _PARTS_SHOWN = 3
 
 @dataclass(frozen=True, eq=False)
 class _Uneven:
-    """Slow steps and the others they are compared with: their indices, in order of time. length_ns: of every
-    step, shape (k,)."""
+    """Slow steps and the others they are compared with. length_ns: of every step, shape (k,)."""
 
     steps: MeasuredSteps
     pattern: Pattern
     length_ns: Int64
-    slow: Int64
-    others: Int64
+
+    @property
+    def slow(self) -> Int64:
+        return self.pattern.slow
+
+    @property
+    def others(self) -> Int64:
+        return self.pattern.others
 
     @cached_property
     def usual_ns(self) -> float:
@@ -87,8 +92,8 @@ class _Uneven:
 
     @cached_property
     def excess_ns(self) -> int:
-        """How much longer the slow steps took than as many median ones."""
-        return int((self.length_ns[self.slow] - self.usual_ns).sum())
+        """How much longer the slow steps took than as many median ones; 0 if those take no time."""
+        return int((self.length_ns[self.slow] - self.usual_ns).sum()) * (self.usual_ns > 0)
 
     @cached_property
     def slowest(self) -> Int64:
@@ -123,13 +128,12 @@ def _check(facts: Facts) -> RuleAnswer:
         )
     if facts.device is not None and not np.median(steps.work[compared]):
         return CannotTell("most steps have no GPU work in the trace")
-    usual_ns = float(np.median(length[compared]))
     pattern = find_pattern(length, leading_slow_steps(length)[0])
-    least_ns = LEAST_SHARE * facts.window.duration_ns
-    uneven = _Uneven(steps, pattern, length, pattern.slow, pattern.others) if pattern is not None else None
-    if pattern is None or uneven is None or not uneven.usual_ns or uneven.excess_ns < least_ns:
-        slowest = int(length[compared].max())
+    least_ns = max(1.0, LEAST_SHARE * facts.window.duration_ns)
+    if pattern is None or _Uneven(steps, pattern, length).excess_ns < least_ns:
+        slowest, usual_ns = int(length[compared].max()), float(np.median(length[compared]))
         return Clear(f"the slowest step took {time_ns(slowest)}, the median {time_ns(usual_ns)}")
+    uneven = _Uneven(steps, pattern, length)
     slow = np.isin(np.arange(len(steps)), uneven.slow)
     if pattern.shape is Shape.PERIODIC and optimizer_only_in(facts.host, steps, slow):
         return Clear(f"every {ordinal(pattern.period)} step runs the optimizer: gradients are accumulated")
@@ -233,20 +237,29 @@ def _shown(name: str) -> str:
     return str(parse_frame(name) or name)
 
 
+_ANOTHER_LEVEL = "Steps {slow} took {slower} as long as steps {others}"
+
+_TITLES = {
+    Shape.SINGLE: "{steps} of {of} took up to {longest}",
+    Shape.PERIODIC: "Every {period} step took {slower} the median of the others",
+    Shape.SLOWER: _ANOTHER_LEVEL,
+    Shape.FASTER: _ANOTHER_LEVEL,
+    Shape.RISING: "Steps take longer and longer: the second half {slower} as long as the first",
+    Shape.FALLING: "Steps take less and less time: the first half {slower} as long as the second",
+}
+
+
 def _title(uneven: _Uneven, longest: Quantity, *, inferred: bool) -> str:
-    pattern = uneven.pattern
-    slower = ratio(float(np.median(uneven.length_ns[uneven.slow])) / uneven.usual_ns)
-    if pattern.shape is Shape.PERIODIC:
-        return f"Every {ordinal(pattern.period)} step took {slower} the median of the others"
-    if pattern.shape in {Shape.SLOWER, Shape.FASTER}:
-        slow, others = (f"{steps[0] + 1}–{steps[-1] + 1}" for steps in (pattern.slow, pattern.others))
-        return f"Steps {slow} took {slower} as long as steps {others}"
-    if pattern.shape is Shape.RISING:
-        return f"Steps take longer and longer: the second half {slower} as long as the first"
-    if pattern.shape is Shape.FALLING:
-        return f"Steps take less and less time: the first half {slower} as long as the second"
-    slow_steps = count(len(uneven.slow), "inferred step" if inferred else "step")
-    return f"{slow_steps} of {len(uneven.steps)} took up to {longest}"
+    slow, others = (f"{steps[0] + 1}–{steps[-1] + 1}" for steps in (uneven.slow, uneven.others))
+    return _TITLES[uneven.pattern.shape].format(
+        steps=count(len(uneven.slow), "inferred step" if inferred else "step"),
+        of=len(uneven.steps),
+        longest=longest,
+        period=ordinal(uneven.pattern.period),
+        slow=slow,
+        others=others,
+        slower=ratio(float(np.median(uneven.length_ns[uneven.slow])) / uneven.usual_ns),
+    )
 
 
 def _work(uneven: _Uneven, what: str) -> list[Evidence]:
