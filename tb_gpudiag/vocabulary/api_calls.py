@@ -141,9 +141,6 @@ REMOVES = any_of(
 TORCH_CALLS = any_of(_HOOKS, _NO_HOOKS, _MODULES, _NO_MODULES, flags=re.S)
 """Those of the above that are functions of torch."""
 
-TENSOR_HASH = any_of(r"(.*/)?torch/_tensor\.py\(\d+\): __hash__")
-"""Inside `set.add`, it says that a tensor is added, and no number."""
-
 HEAP, HOOKS, MODULES = "heap", "hooks", "modules"
 """Kinds of containers that are no type of Python's own."""
 

@@ -139,7 +139,7 @@ class RecordedAllocations:
     def kept_by_forward(self) -> int:
         """Bytes that forward operators allocated and that were alive at the end; 0 without addresses."""
         alive = (self.freed == NONE) & ~self.found & (self.phase == Phase.FORWARD)
-        return int(self.bytes[alive].sum()) if self.paired else 0
+        return int(self.bytes[alive].sum()) * self.paired
 
     @cached_property
     def freed_ns(self) -> Int64:
@@ -199,8 +199,9 @@ class RecordedAllocations:
         return self.context.frame(int(self.event[index]))
 
     def alive(self, position: int) -> Int64:
-        """Return the indices of the allocations that are alive after the event at this position."""
-        made = int(np.searchsorted(self.position, position, side="right"))
+        """Return the indices of the allocations that are alive after the event at this position; none without
+        addresses."""
+        made = int(np.searchsorted(self.position, position, side="right")) * self.paired
         kept = (self.freed[:made] == NONE) | (self.freed[:made] > position)
         return np.flatnonzero(kept)
 

@@ -15,7 +15,7 @@ from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.vocabulary.api_calls import ADDS, REMOVES, TENSOR_HASH, TORCH_CALLS, call_of
+from tb_gpudiag.vocabulary.api_calls import ADDS, REMOVES, TORCH_CALLS, call_of
 from tb_gpudiag.vocabulary.frames import ANY_FRAME, Frame, place_frame
 from tb_gpudiag.vocabulary.recorded import Category
 from tb_gpudiag.vocabulary.torch_frames import MODULE_CALL
@@ -34,7 +34,6 @@ class Holder:
     added, removed: calls of that function on such containers, over the recording. removed_elsewhere: calls of
         the user's other functions that take an entry out of such a container.
     direct: the function allocates, or calls what does. If not, it is only called next, and may receive it.
-    hashes: each call hashes a tensor, as sets do: tensors are what it adds.
     """
 
     type: str  # list, deque, dict, ...
@@ -44,7 +43,6 @@ class Holder:
     removed: int
     removed_elsewhere: int
     direct: bool
-    hashes: bool
 
 
 class Containers:
@@ -78,7 +76,6 @@ class Containers:
             removed=removed,
             removed_elsewhere=sum(self._key(i)[0] == kind for i in self._removes.tolist()) - removed,
             direct=bool(direct),
-            hashes=bool(self._hashes[same].all()),
         )
 
     def _adding(self, times_ns: Int64, thread: Int32, around: Int64) -> Int64:
@@ -138,10 +135,6 @@ class Containers:
         calls = calls[(self._caller[calls] != NONE) & (self._caller[calls] == self._users[calls])]
         ordered: Int64 = calls[np.argsort(events.start_ns[calls], kind="stable")]
         return ordered
-
-    @cached_property
-    def _hashes(self) -> Bool:
-        return self._host.tree.any_below(match(self._host.events, TENSOR_HASH))
 
     @cached_property
     def _functions(self) -> Bool:

@@ -23,7 +23,13 @@ from tb_gpudiag.facts.memory.fitting import Fit, find_fit
 from tb_gpudiag.facts.memory.floor import NO_PERIODS, Floors, Periods, Trend, floors, trend, windows
 from tb_gpudiag.facts.memory.memory_kinds import Allocations
 from tb_gpudiag.facts.memory.noted_history import is_long, last_rate, steady_rate
-from tb_gpudiag.facts.memory.noted_tensors import NotedHolder, NotedTensors, noted_growths, noted_tensors
+from tb_gpudiag.facts.memory.noted_tensors import (
+    NOTHING_NOTED,
+    NotedHolder,
+    NotedTensors,
+    noted_growths,
+    noted_tensors,
+)
 from tb_gpudiag.facts.memory.peak import Failure, Peak, find_failure, find_peak
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.repeats import inferred_steps
@@ -227,7 +233,7 @@ class DeviceMemory:
         return self._with_notes(found)
 
     def _with_notes(self, found: list[GrowingSite]) -> list[GrowingSite]:
-        if self._noted is None:
+        if not self.is_noted:
             return found
         growths = noted_growths(self._noted, [(site.sizes, site.stack) for site in found])
         return [replace(site, noted=growth) for site, growth in zip(found, growths, strict=True)]
@@ -235,58 +241,55 @@ class DeviceMemory:
     @cached_property
     def steady_per_step(self) -> float:
         """Bytes per step by which memory was noted to grow since the job began; 0 if that is not known."""
-        return steady_rate(self._noted.history) if self._noted is not None else 0.0
+        return steady_rate(self._noted.history)
 
     @property
     def has_history(self) -> bool:
         """Whether it was noted what Python's tensors held at enough earlier steps of the job."""
-        return self._noted is not None and is_long(self._noted.history)
+        return is_long(self._noted.history)
 
     @property
     def recorded_per_step(self) -> float:
         """Bytes per step by which Python's tensors were noted to grow in the recording; 0 if unknown."""
-        return last_rate(self._noted.history) if self._noted is not None else 0.0
+        return last_rate(self._noted.history)
 
     @cached_property
     def others_per_step(self) -> float:
         """Bytes per step by which the process grew beside Python's tensors until the recording began; 0 if
         that is not known."""
-        return steady_rate(self._noted.others) if self._noted is not None else 0.0
+        return steady_rate(self._noted.others)
 
     @cached_property
     def steady_sites(self) -> list[GrowingSite]:
         """Sites that made what was noted to stay, however noisy floors are; empty without steady growth."""
-        if self._noted is None or not self.steady_per_step:
+        if not self.steady_per_step:
             return []
         sizes, rate = self._noted.became_more, self.steady_per_step
         return self._with_notes(sites_of_sizes(self.allocations, self.floors, sizes, rate))
 
     @property
     def is_noted(self) -> bool:
-        return self._noted is not None
+        return self._noted is not NOTHING_NOTED
 
     @cached_property
     def graph_grows(self) -> bool | None:
         """As in NotedTensors, of tensors on any device; None where nothing was noted."""
-        noted = noted_tensors(self._trace.metadata.tensors)
-        return noted.graph_grows if noted is not None else None
+        return noted_tensors(self._trace.metadata.tensors).graph_grows
 
     @cached_property
     def nodes_per_step(self) -> float:
         """By how many nodes per step graphs were noted to grow since the job began; 0 if unknown."""
-        return steady_rate(self._noted.nodes) if self._noted is not None and self.graph_grows else 0.0
+        return steady_rate(self._noted.nodes) if self.graph_grows else 0.0
 
     @property
     def noted_holder(self) -> NotedHolder | None:
         """What holds a graph that grows, or else the largest tensors that became more; None if unknown."""
-        if self._noted is None:
-            return None
         holders = map(self._noted.holders.get, sorted(self._noted.became_more, reverse=True))
         return next(filter(None, chain(self._noted.roots.values(), holders)), None)
 
     @cached_property
-    def _noted(self) -> NotedTensors | None:
-        return noted_tensors(self._trace.metadata.tensors) if self.is_cpu else None
+    def _noted(self) -> NotedTensors:
+        return noted_tensors(self._trace.metadata.tensors) if self.is_cpu else NOTHING_NOTED
 
     @property
     def survivors(self) -> Survivors | None:

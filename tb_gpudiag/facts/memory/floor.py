@@ -124,7 +124,6 @@ class Trend:
     low, high: its confidence interval by Sen's method (Sen 1968: ranks of the slopes, with the variance of
     Kendall's statistic, ties counted), at 95%; of fewer than four floors the extremes.
     earlier, later: slope within the first and the second half. A plateau has grown in the first half only.
-    later_high: the upper end of the later one's confidence interval.
     """
 
     per_unit: float
@@ -139,7 +138,6 @@ class Trend:
     end_bytes: float
     earlier: float
     later: float
-    later_high: float
 
 
 def floors(curve: Curve, periods: Periods) -> Floors:
@@ -207,7 +205,6 @@ def trend(found: Floors) -> Trend | None:
     x, y = found.periods.at[used], found.bytes[used].astype(np.float64)
     slope, low, high = theil_sen(x, y)
     base = float(np.median(y - slope * x))
-    later, _, later_high = _later_half(x, y)
     return Trend(
         per_unit=slope,
         low=low,
@@ -220,8 +217,7 @@ def trend(found: Floors) -> Trend | None:
         end_ns=int(found.at_ns[used[-1]]),
         end_bytes=base + slope * float(x[-1]),
         earlier=earlier_slope(x, y),
-        later=later,
-        later_high=later_high,
+        later=later_slope(x, y),
     )
 
 
@@ -284,9 +280,5 @@ def earlier_slope(x: Float64, y: Float64) -> float:
 
 def later_slope(x: Float64, y: Float64) -> float:
     """Return the slope within the second half of the points; of fewer than three, of all."""
-    return _later_half(x, y)[0]
-
-
-def _later_half(x: Float64, y: Float64) -> tuple[float, float, float]:
     half = (len(x) + 1) // 2
-    return theil_sen(x[-half:], y[-half:]) if half > 1 else theil_sen(x, y)
+    return theil_sen(x[-half:], y[-half:])[0] if half > 1 else theil_sen(x, y)[0]

@@ -69,12 +69,15 @@ class NotedGrowth:
     keeper: tuple[int, Frame] | None
 
 
-def noted_tensors(metadata: Mapping[str, Any]) -> NotedTensors | None:
-    """Parse what NotingTensors wrote; None if there is nothing, or anything else."""
+NOTHING_NOTED: Final = NotedTensors({}, {}, {}, [], [], {}, {}, [], {})
+
+
+def noted_tensors(metadata: Mapping[str, Any]) -> NotedTensors:
+    """Parse what NotingTensors wrote; NOTHING_NOTED if there is nothing, or anything else."""
     came, went = (_counts(metadata.get(key)) for key in ("came", "went"))
     attached, leaves = (_counts(metadata.get(key, {})) for key in ("attached", "leaves"))
     if came is None or went is None or attached is None or leaves is None:
-        return None
+        return NOTHING_NOTED
     history = _history(metadata.get("history"))
     held_at = dict([*history, *_history(metadata.get("warm_up"))])
     return NotedTensors(

@@ -95,7 +95,7 @@ def _total(allocations: Allocations, position: int) -> int:
 def _alive(allocations: Allocations, position: int, total: int) -> Int64:
     """Return the indices of what was alive after this position, ascending. If more is alive than allocated,
     frees were not recorded. The oldest allocations are the ones that ended."""
-    alive = allocations.alive(position) if allocations.paired else np.zeros(0, np.int64)
+    alive = allocations.alive(position)
     newest = alive[::-1][np.cumsum(allocations.bytes[alive[::-1]]) <= total]
     return np.sort(newest)
 

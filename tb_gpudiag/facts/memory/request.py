@@ -79,7 +79,7 @@ def find_request(allocations: Allocations, position: int) -> Request:
 def _beside(allocations: Allocations, position: int, code: int, place: Frame | None) -> int:
     """Return the bytes of the few allocations that this function made, a quarter as large or more. Three,
     where the line has often got as much, are those of several layers, such as their caches."""
-    alive = allocations.alive(position) if allocations.paired else np.zeros(0, np.int64)
+    alive = allocations.alive(position)
     requested = int(allocations.memory.bytes[allocations.curve.event[position]])
     large = alive[AS_MANY_NUMBERS * allocations.bytes[alive] >= requested]
     often = (allocations.stack == code) & (AS_MANY_NUMBERS * allocations.bytes >= requested)
@@ -104,7 +104,7 @@ def _is_computed(allocations: Allocations, position: int) -> bool:
 def _in_backward(allocations: Allocations, position: int, found: Request) -> Request:
     """Add what a backward pass holds of the size of its request, if a formula's result is as large and no
     module's is."""
-    alive = allocations.alive(position) if allocations.paired else np.zeros(0, np.int64)
+    alive = allocations.alive(position)
     requested = int(allocations.memory.bytes[allocations.curve.event[position]])
     inside = allocations.in_module
     if requested <= MUCH_SMALLER * int(allocations.bytes[inside].max(initial=0)) or not inside.any():
@@ -137,7 +137,7 @@ def _size_of(allocations: Allocations, position: int) -> Request:
         result = _broadcast(shapes)
         fits = any(_takes(prod(result) * size, requested) for size in ELEMENT_BYTES)
         return Request(shapes, result if fits and result not in shapes else [])
-    held = allocations.bytes[allocations.alive(position)] if allocations.paired else np.zeros(0, np.int64)
+    held = allocations.bytes[allocations.alive(position)]
     found = [
         Request(rows=rows, element_bytes=size, alike=int(_takes(rows * size, held).sum()))
         for size in ELEMENT_BYTES

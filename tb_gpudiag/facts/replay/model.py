@@ -94,7 +94,7 @@ def calls_of(work: Work, blocking: Int64, full_queue: Int64, marks: Int64) -> Ca
     before = np.r_[start[:1], end[:-1]]
     target = _last_ended(work, end, np.isin(event, blocking) | np.isin(event, full_queue))
     target = _recorded(work, event, start, end, target)
-    waited_until = np.where(target == NONE, start, work.end_ns[target] if len(work) else start)
+    waited_until = np.where(target == NONE, start, np.r_[work.end_ns, 0][target])
     inside_from = np.clip(waited_until, start, end)
     limit_work, limit_call = _full_queue(work, event, end)
     return Calls(
@@ -114,11 +114,9 @@ def calls_of(work: Work, blocking: Int64, full_queue: Int64, marks: Int64) -> Ca
 def _last_ended(work: Work, time: Int64, chosen: Bool) -> Int64:
     """Find the work that had ended last by each chosen time; NONE elsewhere."""
     found = np.full(len(time), NONE, np.int64)
-    if len(work):
-        ends = work.end_ns
-        by_end = np.argsort(ends, kind="stable")
-        at = np.searchsorted(ends[by_end], time[chosen] + NOISE_NS, side="right") - 1
-        found[chosen] = np.where(at < 0, NONE, by_end[np.maximum(at, 0)])
+    by_end = np.argsort(work.end_ns, kind="stable")
+    ended = np.searchsorted(work.end_ns[by_end], time[chosen] + NOISE_NS, side="right")
+    found[chosen] = np.r_[NONE, by_end][ended]
     return found
 
 
@@ -172,7 +170,7 @@ def streams_of(work: Work, calls: Calls) -> Streams:
     """Group the work by stream, with what each kernel or copy was seen to wait for."""
     start, end = work.start_ns, work.end_ns
     call = _call_of(work, calls, start)
-    delay = start - calls.start_ns[call] if len(work) else start
+    delay = start - calls.start_ns[call]
     number = numbered(work.stream_key)[1]
     order = order_of(call, number)
     previous = order.previous
@@ -181,23 +179,27 @@ def streams_of(work: Work, calls: Calls) -> Streams:
     # How long after the call a graph's later nodes start says nothing about launching.
     later_node = work.in_graph & (start > work.graph_begun_ns[work.launch])
     idle_before = (~has_previous | (turnaround > HANDSHAKE_NS)) & ~later_node
-    usual_latency = int(np.quantile(delay[idle_before], LATENCY_QUANTILE)) if idle_before.any() else 0
+    usual_latency = _low(delay[idle_before])
     by_launch = (delay <= 2 * usual_latency) & ~later_node
     by_stream = ~by_launch & has_previous & (turnaround <= HANDSHAKE_NS)
-    tight = turnaround[by_stream & (turnaround >= 0)]
-    usual_turnaround = int(np.quantile(tight, LATENCY_QUANTILE)) if len(tight) else 0
+    usual_turnaround = _low(turnaround[by_stream & (turnaround >= 0)])
     other = np.where(by_launch | by_stream, NONE, _handed_over(start, end, number, later_node))
     # Unexplained delays remain as they were, relative to the launch.
     unexplained = ~by_launch & ~by_stream & (other == NONE)
     own = by_launch | unexplained
     # A long launch call (one that loads a module, for example) starts its work when it is about to return.
-    since_return = start - calls.end_ns[call] if len(work) else start
+    since_return = start - calls.end_ns[call]
     from_return = own & (np.abs(since_return) < delay) & ~waits_for_its_own(calls, call)[call]
     latency = np.where(own, delay, np.minimum(delay, usual_latency))
     latency[from_return] = since_return[from_return]
     turnaround = np.where(by_stream, turnaround, np.minimum(turnaround, usual_turnaround))
-    handshake = np.where(other == NONE, 0, start - end[other]) if len(work) else start
+    handshake = np.where(other == NONE, 0, start - end[other])
     return Streams(call, end - start, latency, from_return, turnaround, other, handshake, number, order)
+
+
+def _low(latencies: Int64) -> int:
+    """A low one of these; 0 without any."""
+    return int(np.quantile(latencies, LATENCY_QUANTILE)) if len(latencies) else 0
 
 
 def order_of(call: Int64, number: Int64) -> Succession:
