@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import replace
 
-from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.waiting.training_mode import TrainingMode
@@ -23,11 +22,14 @@ LEAST_BYTES = 256 * 2**20
 LEAST_OF_DEVICE = levels.SIZEABLE
 
 _OF_NORMS = "In training mode BatchNorm normalizes by each batch and changes its running statistics"
+_DIFFER = ", so results differ from those of model.eval(). "
 _EFFECTS = {
-    "BatchNorm": _OF_NORMS,
-    "Dropout": "Dropout drops values",
-    "BatchNorm and dropout": f"{_OF_NORMS}, and dropout drops values",
+    "": "",
+    "BatchNorm": f"{_OF_NORMS}{_DIFFER}",
+    "Dropout": f"Dropout drops values{_DIFFER}",
+    "BatchNorm and dropout": f"{_OF_NORMS}, and dropout drops values{_DIFFER}",
 }
+"""By the layers in training mode."""
 
 MOST_PLACES = 3
 """The largest allocations at the peak."""
@@ -38,10 +40,10 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     if facts.job.training is not False or facts.job.server is not None:
         return Clear("the trace shows a training or an inference server")
     memory, layers = _keeps_most(facts), facts.host_work.training_mode
+    names = _in_training(layers)
     if memory is not None:
-        return _finding(facts, layers, memory)
-    norms = _NORMS[layers.unknown > 0]
-    return _finding(facts, layers) if _in_training(layers) else Clear(_CLEAR.format(norms))
+        return _keeping(_finding(facts, layers, names), memory, names)
+    return _finding(facts, layers, names) if names else Clear(_CLEAR.format(_NORMS[layers.unknown > 0]))
 
 
 _CLEAR = "no forward pass keeps much memory for a backward pass, and {} or dropout is in training mode"
@@ -73,47 +75,50 @@ def _in_training(layers: TrainingMode) -> str:
     return names[:1].upper() + names[1:]
 
 
-def _finding(facts: Facts, layers: TrainingMode, memory: DeviceMemory | None = None) -> Finding:
-    """memory: of the device on which a forward pass keeps much, if there is one."""
-    names = _in_training(layers)
-    title, summary, actions = f"{names} in training mode, without a backward pass", "", []
-    if memory is not None:
-        kept = size_bytes(_kept(memory))
-        title = f"{memory.name}: a forward pass keeps {kept} for a backward pass that was not recorded"
-        summary = f"With gradients off, nearly all of the {kept} would be freed during the pass. "
-        actions.append("switch gradients off")
-    if names:
-        summary += f"{_EFFECTS[names]}, so results differ from those of model.eval(). "
-        actions.append("call model.eval()")
+_SUMMARY = (
+    "The recording has a forward pass and no backward pass. If this is inference, it runs as a training "
+    "does. {}If it is a part of a training, nothing is wrong."
+)
+_URL = "https://docs.pytorch.org/docs/stable/notes/autograd.html#locally-disabling-gradient-computation"
+
+
+def _finding(facts: Facts, layers: TrainingMode, names: str) -> Finding:
+    """names: of the layers in training mode."""
     return Finding(
-        title=title,
-        summary="The recording has a forward pass and no backward pass. If this is inference, it runs as a "
-        f"training does. {summary}If it is a part of a training, nothing is wrong.",
-        fix=Fix(
-            f"In inference, {' and '.join(actions)}.",
-            CODE["inference"],
-            "https://docs.pytorch.org/docs/stable/notes/autograd.html#locally-disabling-gradient-computation",
-        ),
-        cost_bytes=_kept(memory) if memory is not None else 0,
-        evidence=list(_evidence(facts, layers, memory)),
-        places=[
-            place_at(owner.frame, operator=owner.operator, bytes=owner.bytes)
-            for owner in (memory.peak.owners[:MOST_PLACES] if memory is not None else [])
+        title=f"{names} in training mode, without a backward pass",
+        summary=_SUMMARY.format(_EFFECTS[names]),
+        fix=Fix("In inference, call model.eval().", CODE["inference"], _URL),
+        evidence=[
+            Evidence("Nodes of autograd's graph", number(facts.job.autograd_nodes)),
+            *Evidence.some("BatchNorm in training mode", number(len(layers.batch_norms), "call")),
+            *Evidence.some("Dropout in training mode", number(len(layers.dropouts), "call")),
         ],
-        memory_device=memory.device if memory is not None else NONE,
     )
 
 
-def _evidence(facts: Facts, layers: TrainingMode, memory: DeviceMemory | None) -> Iterator[Evidence]:
-    if memory is not None:
-        yield Evidence("Kept by forward operators", size(_kept(memory)))
-        yield Evidence("Allocated before it", size(memory.curve.start_bytes))
-        yield Evidence("Allocated at the end", size(memory.end_bytes))
-    yield Evidence("Nodes of autograd's graph", number(facts.job.autograd_nodes))
-    if len(layers.batch_norms):
-        yield Evidence("BatchNorm in training mode", number(len(layers.batch_norms), "call"))
-    if len(layers.dropouts):
-        yield Evidence("Dropout in training mode", number(len(layers.dropouts), "call"))
+def _keeping(found: Finding, memory: DeviceMemory, names: str) -> Finding:
+    """The same where the forward pass keeps much on this device."""
+    kept = size_bytes(_kept(memory))
+    freed = f"With gradients off, nearly all of the {kept} would be freed during the pass. "
+    also = " and call model.eval()" * bool(names)
+    return replace(
+        found,
+        title=f"{memory.name}: a forward pass keeps {kept} for a backward pass that was not recorded",
+        summary=_SUMMARY.format(f"{freed}{_EFFECTS[names]}"),
+        fix=replace(found.fix, text=f"In inference, switch gradients off{also}."),
+        cost_bytes=_kept(memory),
+        evidence=[
+            Evidence("Kept by forward operators", size(_kept(memory))),
+            Evidence("Allocated before it", size(memory.curve.start_bytes)),
+            Evidence("Allocated at the end", size(memory.end_bytes)),
+            *found.evidence,
+        ],
+        places=[
+            place_at(owner.frame, operator=owner.operator, bytes=owner.bytes)
+            for owner in memory.peak.owners[:MOST_PLACES]
+        ],
+        memory_device=memory.device,
+    )
 
 
 RULE = Rule("GD406", "forward_as_training", "Inference that runs as training", check, severity=Severity.INFO)
