@@ -26,6 +26,10 @@ class Severity(IntEnum):
     WARNING = 1
     ERROR = 2
 
+    def when(self, holds: object) -> Severity | None:
+        """This severity where that holds; None, which leaves it to the rule, where it does not."""
+        return self if holds else None
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -34,6 +38,12 @@ class Evidence:
     label: str
     value: Quantity | str
     details: tuple[Quantity | str, ...] = ()
+
+    @classmethod
+    def some(cls, label: str, value: Quantity | str, *details: Quantity | str) -> list[Evidence]:
+        """The figure; none if it is 0 or empty."""
+        amount = value.value if isinstance(value, Quantity) else value
+        return [cls(label, value, details)] if amount else []
 
     @classmethod
     def of_window(cls, label: str, nanoseconds: int, window_ns: int) -> Evidence:

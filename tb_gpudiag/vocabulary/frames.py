@@ -70,9 +70,19 @@ class Frame(NamedTuple):
         """`at` a line that ran, `in` a function."""
         return "at" if self.line and self.line_kind is LineKind.RUNNING else "in"
 
+    @property
+    def where(self) -> str:
+        """`in f (train.py)`."""
+        return f"{self.preposition} {self}"
+
     def without_line(self) -> Frame:
         """Return the frame of the same function at no line."""
         return self._replace(line=0, line_kind=LineKind.UNKNOWN)
+
+
+def after_word(frame: Frame | None) -> str:
+    """` in f (train.py)`, for the end of a clause; "" without a frame."""
+    return f" {frame.where}" if frame is not None else ""
 
 
 def parse_frame(name: str, line_kind: LineKind = LineKind.DEFINITION) -> Frame | None:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
 from tb_gpudiag.facts.core.intervals import union
+from tb_gpudiag.facts.core.threads import Activity, HostTree
+from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary.frames import own_function
 from tb_gpudiag.vocabulary.recorded import HOST_CATEGORIES, Category
 from tb_gpudiag.vocabulary.torch_frames import WAITS, HostTask, of_users
-
-if TYPE_CHECKING:
-    from tb_gpudiag.facts.core.threads import Activity, HostTree
-    from tb_gpudiag.trace.events import Events
 
 # A job has a few threads that matter. Each is compared with all waits.
 _MOST_THREADS = 32

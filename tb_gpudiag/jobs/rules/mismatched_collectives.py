@@ -109,7 +109,7 @@ def _finding(facts: JobFacts, found: list[Mismatch]) -> Finding:
             Evidence("Mismatched", number(sum(one.count for one in found), "collective")),
             *(Evidence(*_described(facts, one)) for one in worst[:SHOWN]),
         ],
-        severity=Severity.INFO if what == "missing" and times == 1 else None,
+        severity=Severity.INFO.when(what == "missing" and times == 1),
     )
 
 

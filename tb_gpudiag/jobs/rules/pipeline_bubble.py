@@ -55,11 +55,11 @@ def check(facts: JobFacts) -> RuleAnswer:
         cost_ns=cost_ns,
         saving=Saving(0, int(max(0.0, bubble - GOAL_SHARE) * window_ns), "at most"),
         # Ranks that share cores wait for those, too.
-        severity=None if facts.on_gpu else Severity.INFO,
+        severity=Severity.INFO.when(not facts.on_gpu),
         evidence=[
             Evidence.of_window("Bubble, mean over the stages", cost_ns, window_ns),
             *([Evidence("At best, with equal stages", share_of(ideal, 1))] if ideal is not None else []),
-            *([Evidence("Micro-batches in a step", number(found.batches))] if found.batches else []),
+            *Evidence.some("Micro-batches in a step", number(found.batches)),
             *(
                 Evidence(
                     f"Stage {stage.stage} (rank {facts.set.ranks[stage.member]})",

@@ -78,7 +78,7 @@ def _finding(facts: JobFacts, slow: list[Slower], cost_ns: int, window_ns: int) 
             Evidence.of_window("Longer transfers", cost_ns, window_ns),
             Evidence("Transfer", duration(worst.slow_ns), (f"usually {duration(worst.usual_ns)}",)),
             Evidence("Slower", ratio(worst.times, "as long")),
-            *([Evidence("Message size", size(like.bytes))] if like.bytes > 0 else []),
+            *Evidence.some("Message size", size(max(0, like.bytes))),
             *(
                 [Evidence("Bus bandwidth", bandwidth(here), (f"usually {bandwidth(usual)}",))]
                 if like.bytes > 0

@@ -89,7 +89,7 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
             Evidence("Last to arrive in", number(last, "collective", suffix=f"of {int(judged.sum()):,}")),
         ],
         places=late_places(facts, members, uneven.part) or places_of(said),
-        severity=Severity.INFO if chance else None,
+        severity=Severity.INFO.when(chance),
     )
 
 
@@ -112,7 +112,7 @@ def _in_turn(facts: JobFacts, uneven: Uneven) -> Finding:
             Evidence(f"More {part_text(uneven.part)}", duration(uneven.part_ns)),
         ],
         places=late_places(facts, members, uneven.part),
-        severity=Severity.INFO if chance else None,
+        severity=Severity.INFO.when(chance),
     )
 
 

@@ -171,7 +171,7 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
             *([Evidence("Work by the sizes of inputs", times)] if times is not None else []),
         ],
         places=places_of(said) or late_places(facts, uneven.members, uneven.part),
-        severity=Severity.INFO if uneven.may_be_chance else None,
+        severity=Severity.INFO.when(uneven.may_be_chance),
     )
 
 

@@ -71,7 +71,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         ],
         **lost.where(facts.host, chosen, by_operator=True),
         removable=removing(host_time(facts.main_thread_spans, Cause.ALLOCATOR)),
-        severity=None if recurs else Severity.INFO,
+        severity=Severity.INFO.when(not recurs),
         sure=recurs,
     )
 
@@ -113,11 +113,8 @@ def _reason(calls: AllocatorCalls, steps: int, *, retries: int) -> tuple[str, Fi
 
 def _empty_cache_evidence(calls: AllocatorCalls, steps: int) -> list[Evidence]:
     """How often empty_cache() ran, if the trace has its frame."""
-    if not calls.empty_cache_calls:
-        return []
-    frees = number(calls.frees_in_empty_cache, "free")
-    times = calls.empty_cache_calls
-    return [Evidence("torch.cuda.empty_cache()", number(times, "call"), (*per_step(times, steps), frees))]
+    frees, times = number(calls.frees_in_empty_cache, "free"), calls.empty_cache_calls
+    return Evidence.some("torch.cuda.empty_cache()", number(times, "call"), *per_step(times, steps), frees)
 
 
 def _reserve_evidence(own: DeviceMemory) -> Iterator[Evidence]:

@@ -153,7 +153,7 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
             Evidence("Batches fetched", number(len(fetched))),
             *([Evidence("From a new iterator", number(int(fetched.fresh.sum()), "batch"))] if anew else []),
             *([Evidence("Mean wait per step", duration(cost_ns / steps))] if steps else []),
-            *([Evidence("Loader", kind)] if kind else []),
+            *Evidence.some("Loader", kind),
         ],
         places=places(facts.host, event, length_ns),
         ranges=lost.ranges(chosen),

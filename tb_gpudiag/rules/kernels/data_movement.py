@@ -80,7 +80,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         removable=replace(
             time.saving(chosen, cost_ns), least=time.shorter((of_library, 1.0)) if channels_first else None
         ),
-        severity=Severity.WARNING if channels_first else None,
+        severity=Severity.WARNING.when(channels_first),
         evidence=[
             time.evidence("Data movement", cost_ns),
             *(

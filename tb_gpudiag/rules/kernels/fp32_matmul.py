@@ -75,7 +75,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             Evidence("FP32 kernels", number(int(fp32.sum()))),
             Evidence("FP32 share", share_of(cost_ns, time.total_ns(kernels.matrix), "of the matmul time")),
             time.evidence("On tensor cores", time.total_ns(tensor)),
-            *([Evidence("Saved by TF32 at the stated peaks", duration(tf32_ns))] if tf32_ns else []),
+            *Evidence.some("Saved by TF32 at the stated peaks", duration(tf32_ns)),
             Evidence(
                 "Saved by 16 bits at the stated peaks" if peaks else "Saved by 16 bits, at most",
                 duration(matmuls_ns),
@@ -86,7 +86,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         ],
         **time.where(fp32, free),
         # Older GPUs need FP16, which has risks of its own: a hint, not a warning.
-        severity=None if with_tf32 else Severity.INFO,
+        severity=Severity.INFO.when(not with_tf32),
     )
 
 

@@ -76,7 +76,7 @@ def _rates(peaks: Peaks | None) -> list[Evidence]:
     if peaks is None:
         return []
     return [
-        *([Evidence("Peaks assumed of", peaks.assumed)] if peaks.assumed else []),
+        *Evidence.some("Peaks assumed of", peaks.assumed),
         Evidence("Stated FP64 peak", throughput(peaks.fp64)),
         Evidence("Stated FP32 peak", throughput(peaks.fp32)),
     ]

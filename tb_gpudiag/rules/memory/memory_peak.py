@@ -213,8 +213,7 @@ def _evidence(memory: DeviceMemory, kinds: list[tuple[MemoryKind, int]]) -> Iter
     if reserve.known:
         yield Evidence("Reserved at the peak", size(peak.reserved_at_peak_bytes))
     yield from emptying_evidence(memory)
-    if reserve.out_of_memory:
-        yield Evidence("Failed allocations", number(reserve.out_of_memory))
+    yield from Evidence.some("Failed allocations", number(reserve.out_of_memory))
 
 
 _WAYS = {
@@ -233,7 +232,7 @@ def _ways_evidence(memory: DeviceMemory) -> Iterator[Evidence]:
         low, high = str(size(way.low_bytes)), str(size(way.high_bytes))
         most = f"{low} allocated at most" if low == high else f"{low} to {high} allocated at most"
         frame = way.blocks.frame if way.blocks is not None else None
-        blocks = (f"of the blocks called {frame.preposition} {frame}",) if frame is not None else ()
+        blocks = (f"of the blocks called {frame.where}",) if frame is not None else ()
         yield Evidence(_WAYS[way.kind], outcome, (most, *blocks))
 
 

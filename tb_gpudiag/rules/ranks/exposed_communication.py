@@ -175,7 +175,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         places=where,
         ranges=longest(exposed, device.id),
         claims={device.id: exposed},
-        severity=Severity.INFO if overlapped else None,
+        severity=Severity.INFO.when(overlapped),
         removable=Removable(
             time.shorter((chosen, (own_ns / np.maximum(1, kernels.duration_ns))[chosen])),
             least=Removal(),
@@ -216,7 +216,7 @@ def _unit(one: UnitExposure) -> ExposedUnit:
 
 def _part(label: str, ns: int, cost_ns: int) -> list[Evidence]:
     """A part of the exposed time that is probably waiting."""
-    return [Evidence(label, duration(ns), (share_of(ns, cost_ns, "of the exposed time"),))] if ns else []
+    return Evidence.some(label, duration(ns), share_of(ns, cost_ns, "of the exposed time"))
 
 
 def _fix(launched: CollectiveLaunches, exposed_ns: Int64, job: JobKind, of_reason: Fix | None) -> Fix:

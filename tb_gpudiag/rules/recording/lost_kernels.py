@@ -51,7 +51,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
             Evidence("Unrecorded time", duration(unrecorded_ns), (of_recording,)),
         ],
         ranges=longest(facts.lost_work.holes, facts.gpu.id),
-        severity=Severity.WARNING if spoils else None,
+        severity=Severity.WARNING.when(spoils),
         leads=spoils,
     )
 

@@ -133,16 +133,12 @@ def _moved_nothing(facts: Facts) -> Finding:
 def _signs(use: GpuUse) -> Iterator[Evidence]:
     yield Evidence("Kernels and copies", number(0))
     yield Evidence("Launch calls", number(use.launches))
-    if use.memory_events:
-        yield Evidence("Memory events of a GPU", number(use.memory_events))
+    yield from Evidence.some("Memory events of a GPU", number(use.memory_events))
     for name, count in use.operators.most_common(_OPERATORS_SHOWN):
         yield Evidence("Runs on a GPU only", in_quotes(name), (number(count, "call"),))
-    if use.waits:
-        yield Evidence("Values read that waited", number(use.waits), (duration(use.waits_ns),))
-    if use.copies:
-        yield Evidence("Copies to another device", number(use.copies))
-    if use.nodes:
-        yield Evidence("Gradients computed on a device's own thread", number(use.nodes, "node"))
+    yield from Evidence.some("Values read that waited", number(use.waits), duration(use.waits_ns))
+    yield from Evidence.some("Copies to another device", number(use.copies))
+    yield from Evidence.some("Gradients computed on a device's own thread", number(use.nodes, "node"))
 
 
 def _unread(accelerator: str) -> Finding:

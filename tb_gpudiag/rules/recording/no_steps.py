@@ -31,7 +31,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
         fix=record_again("Give the profiler a schedule, and call prof.step() at the end of each step."),
         evidence=[
             Evidence("Marked steps", number(0)),
-            *([Evidence("Steps inferred from launches", number(steps))] if steps else []),
+            *Evidence.some("Steps inferred from launches", number(steps)),
             Evidence("Recording", duration(facts.recording.duration_ns)),
         ],
     )

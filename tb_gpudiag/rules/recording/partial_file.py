@@ -63,7 +63,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
             summary="Everything else was read. The content of these events is missing from all figures.",
             fix=Fix("If a tool rewrote the file, diagnose the file that the profiler wrote."),
             evidence=[*evidence, Evidence("Malformed share", share_of(bad, read + bad, "of all events"))],
-            severity=Severity.WARNING if bad > SPOILS_SHARE * (read + bad) else None,
+            severity=Severity.WARNING.when(bad > SPOILS_SHARE * (read + bad)),
         )
     return Clear(f"all {number(read, 'event')} read")
 

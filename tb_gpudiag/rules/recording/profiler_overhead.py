@@ -81,7 +81,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
         places=places(facts.host, lost.event[chosen], lost.length_ns[chosen], by_operator=True),
         ranges=lost.ranges(chosen),
         leads=mostly,
-        severity=Severity.WARNING if mostly else None,
+        severity=Severity.WARNING.when(mostly),
     )
 
 

@@ -54,7 +54,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
                 (share_of(unexplained_ns, idle_ns, "of the idle time"),),
             ),
         ],
-        severity=Severity.WARNING if spoils else None,
+        severity=Severity.WARNING.when(spoils),
     )
 
 

@@ -50,7 +50,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
             Evidence.of_window("Unrecorded time", unrecorded_ns, window_ns),
         ],
         ranges=longest(unrecorded, device.id),
-        severity=Severity.WARNING if unrecorded_ns >= SPOILS_SHARE * window_ns else None,
+        severity=Severity.WARNING.when(unrecorded_ns >= SPOILS_SHARE * window_ns),
     )
 
 

@@ -85,7 +85,7 @@ def _first_steps(facts: Facts) -> RuleAnswer:
         ranges=[
             Range(int(start_ns[0]), int(end_ns[slow - 1]), facts.device.id if facts.device else NO_DEVICE)
         ],
-        severity=Severity.WARNING if included and extra_ns >= SPOILS_SHARE * window_ns else None,
+        severity=Severity.WARNING.when(included and extra_ns >= SPOILS_SHARE * window_ns),
     )
 
 

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, intersect, subtract
 from tb_gpudiag.facts.core.transfers import LEAST_FOR_SPEED, Transfers
+from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Beside
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.answer import Evidence
 from tb_gpudiag.rules.rule import Claimed, fix_code
 from tb_gpudiag.wording.quantity import bandwidth
-
-if TYPE_CHECKING:
-    from tb_gpudiag.facts.facts import Facts
 
 _CODE = fix_code("tb_gpudiag.rules.transfers.pageable_copies")
 

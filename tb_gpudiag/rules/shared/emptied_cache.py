@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.rules.answer import Evidence
@@ -40,12 +40,11 @@ def emptying_sentences(memories: Sequence[DeviceMemory], window_ns: int) -> list
     return [said for memory in memories if (said := emptying_sentence(memory, window_ns))]
 
 
-def emptying_evidence(memory: DeviceMemory) -> Iterator[Evidence]:
+def emptying_evidence(memory: DeviceMemory) -> list[Evidence]:
     """How often the cache was emptied, and how long the calls took."""
     reserve = memory.reserve
-    if reserve.retries:
-        yield Evidence("Cache emptied to make room", number(reserve.retries, "time"))
-    if reserve.emptied:
-        yield Evidence("Cache emptied otherwise", number(reserve.emptied, "time"))
-    if reserve.returning_ns:
-        yield Evidence("In calls that return memory", duration(reserve.returning_ns))
+    return [
+        *Evidence.some("Cache emptied to make room", number(reserve.retries, "time")),
+        *Evidence.some("Cache emptied otherwise", number(reserve.emptied, "time")),
+        *Evidence.some("In calls that return memory", duration(reserve.returning_ns)),
+    ]

@@ -12,11 +12,13 @@ import json
 from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from tb_gpudiag.arrays import Int64
+from tb_gpudiag.facts.memory.device_memory import DeviceMemory
+from tb_gpudiag.facts.memory.floor import Trend
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.frozen import dataclass
@@ -24,10 +26,6 @@ from tb_gpudiag.rules.shared.leak_causes import Explained, causes_of
 from tb_gpudiag.rules.shared.usual_causes import GRAPH
 from tb_gpudiag.vocabulary.frames import Frame
 from tb_gpudiag.wording.quantity import duration, size
-
-if TYPE_CHECKING:
-    from tb_gpudiag.facts.memory.device_memory import DeviceMemory
-    from tb_gpudiag.facts.memory.floor import Trend
 
 # Jobs keep a number or two per step on purpose. 4 KiB per step are 4 GiB after a million steps.
 LEAST_BYTES_PER_STEP = 4 * 2**10

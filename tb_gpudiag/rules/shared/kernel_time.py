@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tb_gpudiag.arrays import Bool, Float64, Int64
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, subtract
 from tb_gpudiag.facts.device_facts import DeviceFacts
+from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.multiprocessors import exposed
 from tb_gpudiag.facts.kernels.roofline import OperatorTime
@@ -24,10 +24,6 @@ from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.wording.format import share, time_ns
 from tb_gpudiag.wording.quantity import duration
-
-if TYPE_CHECKING:
-    from tb_gpudiag.facts.facts import Facts
-
 
 LESS_TO_MOVE = "16-bit formats also halve the bytes that other kernels move"
 

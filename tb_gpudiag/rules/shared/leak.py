@@ -255,7 +255,7 @@ def _kept_where(growth: Growth) -> str:
     if where is None or not where.function:
         return "what is allocated"
     frame = Frame(where.file, where.line, where.function, where.line_kind)
-    return f"what is allocated {frame.preposition} {frame}"
+    return f"what is allocated {frame.where}"
 
 
 def _unsure(growth: Growth) -> str:

@@ -124,7 +124,7 @@ def _up_to_frame(site: GrowingSite, kind: LineKind) -> list[str]:
 
 def call_of_holder(holder: Holder) -> str:
     """`list.append in collect (train.py, defined at line 7)`."""
-    return f"{holder.type}.{holder.method} {holder.frame.preposition} {holder.frame}"
+    return f"{holder.type}.{holder.method} {holder.frame.where}"
 
 
 def filling_sentence(holder: Holder) -> str:

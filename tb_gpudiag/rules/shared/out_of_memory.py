@@ -11,6 +11,7 @@ from tb_gpudiag.facts.memory.peak import Failure
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.request import Request
 from tb_gpudiag.rules.answer import Evidence, Place, place_at
+from tb_gpudiag.vocabulary.frames import after_word
 from tb_gpudiag.wording.format import count, in_quotes
 from tb_gpudiag.wording.quantity import number, share_of, size
 from tb_gpudiag.wording.vocabulary import MEMORY_KINDS
@@ -197,14 +198,13 @@ def _giant(failure: Failure) -> str:
     formula, beside = failure.request.formula, failure.request.beside_bytes
     if formula is not None:
         return (
-            f"The backward pass asks for a tensor as large as one made {formula.preposition} {formula}: with "
+            f"The backward pass asks for a tensor as large as one made {formula.where}: with "
             f"it, such tensors take {size(beside + failure.requested_bytes)}, and all others "
             f"{size(failure.held.allocated_bytes - beside)}."
         )
-    where = f" {failure.frame.preposition} {failure.frame}" if failure.frame is not None else ""
     return (
-        f"The request itself is the problem: {size(failure.requested_bytes)}{where}, while all tensors "
-        f"together took {size(failure.held.allocated_bytes)}."
+        f"The request itself is the problem: {size(failure.requested_bytes)}{after_word(failure.frame)}, "
+        f"while all tensors together took {size(failure.held.allocated_bytes)}."
     )
 
 
@@ -215,7 +215,7 @@ def _holes(failure: Failure) -> str:
     keep = "keeps its segment" if holes.line_count == 1 else "keep their segments"
     return (
         f" {size(holes.line_bytes)} of the free memory is next to "
-        f"{number(holes.line_count, 'allocation')} {holes.line.preposition} {holes.line}, which {keep}."
+        f"{number(holes.line_count, 'allocation')} {holes.line.where}, which {keep}."
     )
 
 
@@ -244,8 +244,7 @@ def _held(failure: Failure) -> Iterator[str]:
     yield f"{of_all} of the {size(held.allocated_bytes)} in use was {MEMORY_KINDS[kind.value].noun}."
     largest = next((owner for owner in held.owners if owner.frame is not None), None)
     if largest is not None and largest.frame is not None:
-        where = f"{largest.frame.preposition} {largest.frame}"
-        yield f"The largest allocation site, {where}, held {size(largest.bytes)}."
+        yield f"The largest allocation site, {largest.frame.where}, held {size(largest.bytes)}."
 
 
 def out_of_memory_evidence(failure: Failure) -> Iterator[Evidence]:

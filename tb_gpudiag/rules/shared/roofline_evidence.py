@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import chain
 
 from tb_gpudiag.facts.kernels.operator_costs import OperatorKind
 from tb_gpudiag.facts.kernels.peaks import Peaks
@@ -85,8 +86,8 @@ def stated_peaks(peaks: Peaks, *, memory: bool = False) -> list[Evidence]:
         ("Stated 16-bit peak", peaks.half),
     ]
     return [
-        *([Evidence("Peaks assumed of", peaks.assumed)] if peaks.assumed else []),
-        *(Evidence(label, throughput(rate)) for label, rate in rates if rate),
+        *Evidence.some("Peaks assumed of", peaks.assumed),
+        *chain.from_iterable(Evidence.some(label, throughput(rate)) for label, rate in rates),
         *([Evidence("Stated memory bandwidth", bandwidth(peaks.bandwidth * 1e3))] if memory else []),
     ]
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
+from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.answer import CannotTell, Finding, Fix, RuleAnswer, with_findings
 from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL, record_again
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.engines import Server
 from tb_gpudiag.wording.format import sentences
 from tb_gpudiag.wording.good_recording import RECORDING, RECORDING_FOR_FIGURES
-
-if TYPE_CHECKING:
-    from tb_gpudiag.facts.facts import Facts
 
 # A step is what its graph does if the graph launches most of its work. Without graphs, the host launches
 # kernels all through the step, and a step before does not hide that.

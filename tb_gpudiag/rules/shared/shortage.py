@@ -30,7 +30,7 @@ from tb_gpudiag.rules.shared.leak_causes import Explained
 from tb_gpudiag.rules.shared.leak_holder import keeping_frame
 from tb_gpudiag.rules.shared.out_of_memory import FailureCause, cause_of
 from tb_gpudiag.vocabulary import levels
-from tb_gpudiag.vocabulary.frames import Frame
+from tb_gpudiag.vocabulary.frames import Frame, after_word
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic
 from tb_gpudiag.vocabulary.torch_frames import CHECKPOINT
 from tb_gpudiag.wording.quantity import size
@@ -286,7 +286,7 @@ def remedies(short: Shortage) -> Remedies:
 
 def _of_waste(waste: Waste) -> Fix:
     fix = FIXES[waste.name]
-    what = f"What is called {waste.frame.preposition} {waste.frame}" if waste.frame is not None else "That"
+    what = f"What is called{after_word(waste.frame)}" if waste.frame is not None else "That"
     return replace(fix, text=f"{fix.text} {what} keeps {size(waste.bytes)}.")
 
 
@@ -294,7 +294,6 @@ def _of_leak(number: int, leak: Explained) -> Fix:
     frame = keeping_frame(leak) or leak.sites[0].frame
     if 2 * sum(site.bytes for site in leak.sites if site.phase is Phase.PARAMETER) > leak.bytes:
         return FIXES["models"]
-    where = f" {frame.preposition} {frame}" if frame is not None else ""
     begin = "Then" if number else "First"
-    text = f"{begin} fix the leak that filled the memory{where}, see GD401. {leak.cause.fix}"
+    text = f"{begin} fix the leak that filled the memory{after_word(frame)}, see GD401. {leak.cause.fix}"
     return Fix(text, leak.cause.code)

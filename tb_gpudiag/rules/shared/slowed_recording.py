@@ -5,8 +5,8 @@ anything, what the recorded time promises, and what findings about the host cost
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Replay
 from tb_gpudiag.facts.replay.unslowed import Unslowed
 from tb_gpudiag.facts.waiting.host_lead import HostLead
@@ -18,9 +18,6 @@ from tb_gpudiag.rules.shared.odd_recordings import steps_end_unseen
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import count, share, time_ns
 from tb_gpudiag.wording.quantity import duration
-
-if TYPE_CHECKING:
-    from tb_gpudiag.facts.facts import Facts
 
 # How far the model may be off in parts of the recording that it was not fitted to (Replay.error). Public
 # traces of one rank's own work are off by 0.0 to 1.4%; those with waits for other ranks, or for something

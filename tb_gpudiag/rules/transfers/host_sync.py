@@ -170,7 +170,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         ranges=longest(claim, device.id),
         claims={device.id: claim},
         removable=replace(removable, least=Removal()) if timed or once else removable,
-        severity=Severity.INFO if timed or once else None,
+        severity=Severity.INFO.when(timed or once),
         sure=not (timed or once),
     )
 

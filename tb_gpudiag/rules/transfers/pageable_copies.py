@@ -85,7 +85,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         ranges=longest(stretches, device.id),
         claims={device.id: stretches},
         removable=_removable(facts, transfers, chosen),
-        severity=Severity.INFO if small else None,
+        severity=Severity.INFO.when(small),
     )
     return _of_slow_memory(found, copied / copying_ns) if slow_ns >= levels.HALF * copying_ns > 0 else found
 
