@@ -19,15 +19,6 @@ OWN_GRADIENTS = 0.25
 LEAST_WEIGHTS = 0.25
 """Of a checkpoint with Adam's state and another copy of the weights, the model's own are so much."""
 
-FEWEST_TENSORS = 4
-"""A copy of so many tensors, of the same sizes in the same order, is no chance: a layer has two."""
-
-FEWEST_SETS = 2
-"""One copy of the weights may be in use: an average, or a target network."""
-
-MAIN_SHARE = 0.5
-"""Of what was loaded, so much is whole sets of the model's weights."""
-
 MOST_STATES = 2
 """Tensors of a weight's size that an optimizer keeps: Adam's."""
 
@@ -97,19 +88,9 @@ def _made(allocations: Allocations, chosen: Int64) -> Counter[tuple[int, int]]:
 
 def find_loaded(allocations: Allocations) -> Int64:
     """Return what torch.load() put beside the weights of a model when an allocation failed, as indices.
-    Without other weights, what it loaded is the model, unless it loaded all of these several times."""
+    Without other weights, what it loaded is the model."""
     alive = allocations.alive(int(allocations.failures[-1]))
     loaded = allocations.in_stack(LOAD)[alive]
     size = allocations.bytes[alive]
     own = size[~loaded & (allocations.phase[alive] == Phase.PARAMETER)]
-    beside = own.sum() >= LEAST_WEIGHTS * size[loaded].sum() or _has_sets(own, size[loaded])
-    return alive[loaded & beside]
-
-
-def _has_sets(own: Int64, loaded: Int64) -> bool:
-    """Whether what was loaded is mostly several whole sets of tensors of the model's sizes."""
-    if len(own) < FEWEST_TENSORS:
-        return False
-    model, found = Counter(own.tolist()), Counter(loaded.tolist())
-    sets = min(found[size] // count for size, count in model.items())
-    return sets >= FEWEST_SETS and bool(sets * own.sum() >= MAIN_SHARE * loaded.sum())
+    return alive[loaded & (own.sum() >= LEAST_WEIGHTS * size[loaded].sum())]

@@ -163,7 +163,6 @@ class _Kinds:
         own = np.flatnonzero(allocations.in_module & (allocations.phase == Phase.FORWARD))
         backward = self._next(self.phase == Phase.BACKWARD, allocations.position[own])
         failed, trained = own[backward > len(self.phase)], own[backward <= len(self.phase)]
-        failed = failed[self._of_last_caller()[failed]]
         if not len(failed) or not len(trained):
             return False
         begins, number, size = np.unique(backward[: len(trained)], return_inverse=True, return_counts=True)
@@ -179,22 +178,6 @@ class _Kinds:
         # Where a frozen part is trained from now on, it keeps other things, and more.
         less = saved[alive].sum() <= saved[kept].sum()
         return bool(less and saved[kept & alive].sum() <= KEEPS_LESS * saved[kept].sum())
-
-    def _of_last_caller(self) -> Bool:
-        """Mask of what the line allocates that calls the model in the request that failed; all where that is
-        outside of modules, or not known, shape (a,)."""
-        allocations, caller = self.allocations, self._last_caller()
-        if not caller:
-            return np.ones(len(allocations), np.bool_)
-        same = [outermost_caller(stack) == caller for stack in allocations.memory.stacks]
-        return np.array([*same, False], np.bool_)[allocations.stack]
-
-    def _last_caller(self) -> str:
-        """Return the line that calls the model in the request that failed; "" where that is outside of
-        modules, or not known."""
-        allocations, stacks = self.allocations, self.allocations.memory.stacks
-        code = int(allocations.memory.stack[allocations.curve.event[allocations.failures[-1]]])
-        return outermost_caller(stacks[code]) if stacks and code != NONE else ""
 
     def _only_infers(self) -> bool:
         """Whether lines have called a model several times, nothing they made then is kept for a backward

@@ -2,14 +2,13 @@
 batch, blocks of the model whose activations are computed again.
 
 Replays show what the recorded allocations would have done up to that request, not what comes after it. Blocks
-are modules, or functions outside of them, that one line calls again and again. A snapshot shows neither
+are modules that one line calls again and again. A snapshot shows neither
 modules nor their numbers, but blocks of one kind are called by the same line, and each begins with the same
 allocations.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
 from collections.abc import Iterator
 from enum import Enum
@@ -23,7 +22,7 @@ from tb_gpudiag.facts.memory.caching_allocator import EXPANDABLE, MIB, USUAL, Al
 from tb_gpudiag.facts.memory.memory_kinds import KINDS, Allocations, MemoryKind
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.vocabulary.frames import Frame, innermost_place, parse_frame, place_frame
+from tb_gpudiag.vocabulary.frames import Frame, innermost_place, parse_frame
 from tb_gpudiag.vocabulary.torch_frames import calls_module
 
 
@@ -223,35 +222,23 @@ def find_blocks(allocations: Allocations, activation: Bool) -> list[Blocks]:
             codes_of[site].append(code)
             bytes_of[site] += held[code]
     sites = sorted(bytes_of, key=lambda site: (-bytes_of[site], -len(site.caller)))[:MOST_TRIED]
-    # What is called once in a pass may be all of it, unless it is a module.
-    last = int(allocations.position[allocations.phase == Phase.BACKWARD].max(initial=0))
-    found = []
-    for site in filter(bytes_of.get, sites):
-        for equal in (True, False):
-            blocks = _blocks(allocations, np.flatnonzero(inside), site, codes_of[site], equal=equal)
-            any_pass = equal and site.is_module
-            if sum(any_pass or call.end > last for call in blocks.calls) > 1:
-                found.append(blocks)
-    return found
+    forward = np.flatnonzero(inside)
+    found = [_blocks(allocations, forward, site, codes_of[site]) for site in filter(bytes_of.get, sites)]
+    return [blocks for blocks in found if len(blocks.calls) > 1]
 
 
 class _Call(NamedTuple):
-    """caller: the beginning of a stack that ends where a module is called, or a function of the user's
-    outside of modules. file, function: the module's forward pass, or this function: a sequence calls all of
-    its modules at one line."""
+    """caller: the beginning of a stack that ends where a module is called. file, function: the module's
+    forward pass: a sequence calls all of its modules at one line."""
 
     caller: str
     file: str
     function: str
-    is_module: bool = True
 
 
 def _call_sites(stack: str) -> list[_Call]:
     lines = stack.split("\n")
-    calls = [*map(calls_module, lines)]
-    if not any(calls):
-        return _function_calls(lines)
-    found = []
+    calls, found = [*map(calls_module, lines)], []
     for i in range(len(lines) - 1):
         if calls[i + 1] and not calls[i]:
             frame = next((parse_frame(lines[k]) for k in range(i + 1, len(lines)) if not calls[k]), None)
@@ -260,23 +247,12 @@ def _call_sites(stack: str) -> list[_Call]:
     return found
 
 
-def _function_calls(lines: list[str]) -> list[_Call]:
-    frames = [place_frame(line) for line in lines]
-    return [
-        _Call("\n".join(lines[: i + 1]), frame.file, frame.function, is_module=False)
-        for i, (caller, frame) in enumerate(itertools.pairwise(frames))
-        if caller is not None and frame is not None
-    ]
-
-
-def _blocks(
-    allocations: Allocations, forward: Int64, site: _Call, codes: list[int], *, equal: bool
-) -> Blocks:
-    """Return the calls of a line. A call ends where others allocate; and if blocks are equal, where the next
-    one begins with the allocations that the first one begins with."""
+def _blocks(allocations: Allocations, forward: Int64, site: _Call, codes: list[int]) -> Blocks:
+    """Return the calls of a line. A call ends where others allocate, and where the next one begins with the
+    allocations that the first one begins with."""
     member = np.isin(allocations.stack[forward], codes)
     own = forward[member]
-    first = equal & (allocations.stack[own] == allocations.stack[own[0]])
+    first = allocations.stack[own] == allocations.stack[own[0]]
     begins = np.flatnonzero(
         first & ~np.r_[False, first[:-1]] | np.r_[True, np.diff(np.flatnonzero(member)) > 1]
     )

@@ -46,8 +46,8 @@ MAIN_SHARE = 0.33
 WORTH_SHARE = levels.SIZEABLE
 
 # A pass that failed in the middle needs more than it had: less than a tenth of room in expandable segments is
-# soon used up, and less than a twentieth at once. Where nobody knows how much is to come, a fifth is enough.
-ROOM_SHARE, LEAST_ROOM_SHARE, MUCH_ROOM_SHARE = levels.SIZEABLE, levels.NOTICEABLE, levels.LARGE
+# soon used up. Where nobody knows how much is to come, a fifth is enough.
+ROOM_SHARE, MUCH_ROOM_SHARE = levels.SIZEABLE, levels.LARGE
 
 MOST_WASTES = 2
 """The two largest are enough to begin with."""
@@ -123,12 +123,6 @@ class Shortage:
         whole = max(self.memory.capacity_bytes, self.memory.peak.allocated_bytes)
         needless = any(waste.fits and 2 * waste.bytes >= held for waste in self.wastes)
         return leaks if held >= WORTH_SHARE * whole and not needless else []
-
-    @cached_property
-    def kept(self) -> float:
-        """Share of the capacity that leaks hold, or what the job could do without."""
-        held = max(sum(leak.bytes for leak in self.leaks), sum(waste.bytes for waste in self.wastes))
-        return held / max(1, self.memory.capacity_bytes)
 
     @property
     def trains(self) -> bool:
@@ -263,10 +257,10 @@ class Remedies:
 
 
 def remedies(short: Shortage) -> Remedies:
-    """Return what decides: pieces with more room than what is kept; leaks; what else made the request fail;
-    what the job could do without, if the request fits then; pieces, if they leave some room; the rest."""
+    """Return what decides: pieces that leave room; leaks; what else made the request fail; what the job could
+    do without, if the request fits then; pieces, if nothing shows how much room they leave; the rest."""
     arranges, room = short.cause is FailureCause.FRAGMENTED, short.memory.expandable_room
-    failure, enough = short.memory.failure, max(ROOM_SHARE, short.kept, MUCH_ROOM_SHARE * short.grows)
+    failure, enough = short.memory.failure, max(ROOM_SHARE, MUCH_ROOM_SHARE * short.grows)
     arrangement = [FIXES["pad" if failure is not None and failure.expandable else "expandable"]]
     if arranges and room is not None and room >= enough:
         return Remedies(arrangement)
@@ -278,9 +272,8 @@ def remedies(short: Shortage) -> Remedies:
         return Remedies([*map(_of_waste, needless)], sum(waste.bytes for waste in needless))
     fixes = [*map(_of_waste, short.wastes[:MOST_WASTES])]
     fixes += [FIXES[name] for name, applies in _OF_PEAK if applies(short)]
-    if arranges and not short.wastes:
-        beside = not short.grows and (room or 0) >= LEAST_ROOM_SHARE
-        fixes = arrangement if room is None else [*(arrangement if beside else ()), *fixes]
+    if arranges and room is None and not short.wastes:
+        fixes = arrangement
     return Remedies(fixes or (arrangement if arranges else [FIXES["accumulate"]]))
 
 

@@ -168,20 +168,6 @@ def test_checkpointing_that_does_not_fit_is_no_advice(tmp_path: Path) -> None:
     assert "checkpoint" not in found.fix.code
 
 
-@pytest.mark.parametrize("repeats", [10, 1])
-def test_functions_that_a_loop_calls_can_be_checkpointed(repeats: int, tmp_path: Path) -> None:
-    """A simulation without modules, of more steps than before."""
-    job, parts = Job(), [["flow.py(30): fit", f"flow.py({line}): after"] for line in (12, 14)]
-    job.backward([job.allocate(20, stack) for stack in parts])
-    for _ in range(repeats):
-        for stack in parts:
-            job.allocate(20, stack)
-    memory = job.fail(60, tmp_path, parts[0])
-    assert (WayKind.CHECKPOINT in {way.kind for way in memory.ways}) == (repeats > 1)
-    found = only(RULE.check(Facts(read_trace(str(next(tmp_path.iterdir()))))))
-    assert ("checkpoint" in found.fix.code) == (repeats > 1)
-
-
 def test_a_data_set_on_the_gpu_is_no_batch(tmp_path: Path) -> None:
     """What is older than the model may be all of the data: half of a batch does not halve it."""
     job = Job(data=900)

@@ -20,28 +20,6 @@ LAYER = [*FORWARD, f"{TORCH}/nn/modules/linear.py(5): forward"]
 OTHER_LAYER = [*FORWARD, f"{TORCH}/nn/modules/activation.py(5): forward"]
 
 
-def steps(count: int, *, kept_mib: int = 0, gradients_mib: int = 0) -> SnapshotBuilder:
-    """Steps with activations of 60 MiB, of which each keeps something, and gradients that the next one frees
-    first."""
-    snapshot = small_model()
-    snapshot.segment((62 + gradients_mib) * MIB, at=2)
-    gradients: int | None = None
-    for step in range(count):
-        at = 100 + 100 * step
-        if gradients is not None:
-            snapshot.free(gradients, at=at)
-        made = [snapshot.allocate(30 * MIB, at=at + 1 + i, stack=LAYER) for i in range(2)]
-        if kept_mib:
-            snapshot.segment(kept_mib * MIB, at=at + 4)
-            snapshot.allocate(kept_mib * MIB, at=at + 5, stack=["train.py(9): fit", "log.py(3): note"])
-        made.append(snapshot.allocate(512, at=at + 10, stack=["train.py(6): fit", BACKWARD]))
-        if gradients_mib:
-            gradients = snapshot.allocate(gradients_mib * MIB, at=at + 11)
-        for address in made:
-            snapshot.free(address, at=at + 12)
-    return snapshot
-
-
 def test_what_a_step_itself_keeps_for_its_backward_pass_is_no_waste(tmp_path: Path) -> None:
     """Layers that were frozen record no graph in the first steps, and ask for as much."""
     snapshot = small_model()
