@@ -9,6 +9,7 @@ from typing import Any
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.rules.rule import family_of
 from tb_gpudiag.vocabulary.frames import Frame, LineKind
+from tb_gpudiag.wording.format import size_bytes
 from tb_gpudiag.wording.quantity import throughput
 
 
@@ -38,8 +39,12 @@ _SAVED = ("low_saving_share", "growth_bytes_per_step", "saving_share")
 def urgency(field: Callable[[str], Any]) -> tuple[float, ...]:
     """Return what rows of the table of runs are sorted by, from their fields: how bad the worst finding is,
     whether it ends the job, and what a fix saves. That of the most urgent run is the largest."""
-    ends = field("severity") == pb.Finding.ERROR and family_of(field("first_rule")) == "memory"
-    return (field("severity"), ends, *map(field, _SAVED))
+    return (field("severity"), ends_job(field), *map(field, _SAVED))
+
+
+def ends_job(field: Callable[[str], Any]) -> bool:
+    """Whether a run's first finding is that it has no memory left, or soon has none."""
+    return bool(field("severity") == pb.Finding.ERROR and family_of(field("first_rule")) == "memory")
 
 
 def code_place(where: pb.Place) -> str:
@@ -64,10 +69,23 @@ def short_place(where: pb.Place) -> str:
     return ", ".join(filter(None, [_own(where), through, *_ranges(where)]))
 
 
-def place_to_fix(report: pb.Report) -> str:
-    """The user's own function, and the line if it is known, that the first fix is about; "" if none is."""
-    first = next(iter(without_hints(report.findings)), pb.Finding())
-    return next(filter(None, (_own(where, called=False) for where in first.places)), "")
+def say_where(report: pb.Report) -> None:
+    """Write the user's own functions, and lines if they are known, into the verdict: what the first fix is
+    about, and a leak that its headline does not tell of. Such a leak limits nothing."""
+    found, verdict = without_hints(report.findings), report.verdict
+    first = (one for one in found if verdict.headline or not one.cost_bytes_per_step)
+    verdict.where = own_place(next(first, pb.Finding()))
+    leaks = (one for one in found if one.cost_bytes_per_step)
+    leak = next(
+        (one for one in leaks if size_bytes(one.cost_bytes_per_step) not in verdict.headline), pb.Finding()
+    )
+    where = own_place(leak) * (own_place(leak) != verdict.where)
+    verdict.leak = ", ".join(filter(None, (leak.title.partition(": ")[0], where)))
+
+
+def own_place(finding: pb.Finding) -> str:
+    """The user's own function, and the line if it is known, that a finding is about; "" if none is."""
+    return next(filter(None, (_own(where, called=False) for where in finding.places)), "")
 
 
 def _own(where: pb.Place, *, called: bool = True) -> str:

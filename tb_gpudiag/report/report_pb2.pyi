@@ -365,7 +365,8 @@ class Verdict(_message.Message):
     busy_share: float
     headline: str
     where: str
-    def __init__(self, limiter: _Optional[_Union[Verdict.Limiter, str]] = ..., sentence: _Optional[str] = ..., busy_share: _Optional[float] = ..., headline: _Optional[str] = ..., where: _Optional[str] = ...) -> None: ...
+    leak: str
+    def __init__(self, limiter: _Optional[_Union[Verdict.Limiter, str]] = ..., sentence: _Optional[str] = ..., busy_share: _Optional[float] = ..., headline: _Optional[str] = ..., where: _Optional[str] = ..., leak: _Optional[str] = ...) -> None: ...
 
 class Finding(_message.Message):
     class Severity(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
@@ -1480,7 +1481,8 @@ class RunRow(_message.Message):
     growth_bytes_per_step: float
     work: _containers.RepeatedScalarFieldContainer[int]
     unprofiled_step_us: float
-    def __init__(self, id: _Optional[str] = ..., run: _Optional[str] = ..., kind: _Optional[_Union[TraceInfo.Kind, str]] = ..., worker: _Optional[str] = ..., ranks: _Optional[int] = ..., recordings: _Optional[int] = ..., time_s: _Optional[float] = ..., step_us: _Optional[float] = ..., low_step_us: _Optional[float] = ..., high_step_us: _Optional[float] = ..., busy_share: _Optional[float] = ..., account: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., limiter: _Optional[_Union[Verdict.Limiter, str]] = ..., sentence: _Optional[str] = ..., first_rule: _Optional[str] = ..., first_title: _Optional[str] = ..., saving_share: _Optional[float] = ..., memory_share: _Optional[float] = ..., change: _Optional[str] = ..., state: _Optional[_Union[TraceEntry.State, str]] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., trace_id: _Optional[str] = ..., severity: _Optional[int] = ..., low_saving_share: _Optional[float] = ..., growth_bytes_per_step: _Optional[float] = ..., work: _Optional[_Iterable[int]] = ..., unprofiled_step_us: _Optional[float] = ...) -> None: ...
+    why: str
+    def __init__(self, id: _Optional[str] = ..., run: _Optional[str] = ..., kind: _Optional[_Union[TraceInfo.Kind, str]] = ..., worker: _Optional[str] = ..., ranks: _Optional[int] = ..., recordings: _Optional[int] = ..., time_s: _Optional[float] = ..., step_us: _Optional[float] = ..., low_step_us: _Optional[float] = ..., high_step_us: _Optional[float] = ..., busy_share: _Optional[float] = ..., account: _Optional[_Iterable[_Union[CauseTime, _Mapping[str, object]]]] = ..., limiter: _Optional[_Union[Verdict.Limiter, str]] = ..., sentence: _Optional[str] = ..., first_rule: _Optional[str] = ..., first_title: _Optional[str] = ..., saving_share: _Optional[float] = ..., memory_share: _Optional[float] = ..., change: _Optional[str] = ..., state: _Optional[_Union[TraceEntry.State, str]] = ..., error: _Optional[_Union[Problem, _Mapping[str, object]]] = ..., trace_id: _Optional[str] = ..., severity: _Optional[int] = ..., low_saving_share: _Optional[float] = ..., growth_bytes_per_step: _Optional[float] = ..., work: _Optional[_Iterable[int]] = ..., unprofiled_step_us: _Optional[float] = ..., why: _Optional[str] = ...) -> None: ...
 
 class RunTable(_message.Message):
     rows: _containers.RepeatedCompositeFieldContainer[RunRow]

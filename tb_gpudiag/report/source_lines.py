@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.essentials import place_to_fix
+from tb_gpudiag.report.essentials import say_where
 from tb_gpudiag.wording.format import one_line
 
 # The largest modules of large projects have a few hundred KB.
@@ -51,7 +51,7 @@ def add_source_lines(report: pb.Report, root: str = "") -> None:
                 # How code calls an operator: `aten::index_put_` is `index_put_`.
                 name = place.operator.rpartition("::")[2]
                 _add(place, {"_local_scalar_dense": "item", "_to_copy": "to"}.get(name, name), root)
-    report.verdict.where = place_to_fix(report)
+    say_where(report)
 
 
 def _add(place: pb.Place, called: str, root: str) -> None:

@@ -12,7 +12,7 @@ from tb_gpudiag.rules.outcome import Outcome, RuleFinding
 from tb_gpudiag.rules.rule import AnyRule
 from tb_gpudiag.rules.shared.recording_advice import for_recorders, record_again
 from tb_gpudiag.rules.shared.server_recording import for_server
-from tb_gpudiag.wording.format import count
+from tb_gpudiag.wording.format import count, in_sentence
 from tb_gpudiag.wording.good_recording import RECORDING_OF_HOST_LEAKS, SNAPSHOT_RECORDING
 
 NOTES = "NotingTensors"
@@ -86,6 +86,4 @@ def _not_checked(lacks: Sequence[tuple[AnyRule, CannotTell]], *, on_cpu: bool, w
         yield "Rules about GPUs did not apply."
     others = [answer for _, answer in lacks if not answer.hint and (not on_cpu or answer != NO_GPU)]
     for lack, _ in Counter(answer.how_to_record or answer.reason for answer in others).most_common(1):
-        yield (
-            f"{count(len(others), 'check')} skipped{f': {lack[0].lower()}{lack[1:]}' * why}".rstrip(".") + "."
-        )
+        yield f"{count(len(others), 'check')} skipped{f': {in_sentence(lack)}' * why}".rstrip(".") + "."

@@ -129,10 +129,6 @@ def _busy(facts: Facts, parts: WindowParts) -> tuple[str, float]:
     return f"The GPU was busy {share(busy)} of the step window.", busy
 
 
-def _inferred(facts: Facts) -> bool:
-    return len(facts.steps) > 0 and not facts.recorded.steps
-
-
 def _gpu(judged: Judged, ranked: Sequence[AnyRule]) -> Verdict:
     facts, parts = judged.facts, judged.parts
     start, busy = _busy(facts, parts)
@@ -144,7 +140,8 @@ def _gpu(judged: Judged, ranked: Sequence[AnyRule]) -> Verdict:
     for taken_ns, sentence in ((parts.lost_ns, _LOST), (parts.profiler_ns, _PROFILER)):
         if LIMITER_SHARE * parts.window_ns <= taken_ns < MOSTLY_UNSEEN * parts.window_ns:
             start += f" {sentence.format(share(taken_ns, parts.window_ns))}"
-    left_out = left_out_sentences(facts.steady, inferred=_inferred(facts))
+    inferred = len(facts.steps) > 0 and not facts.recorded.steps
+    left_out = left_out_sentences(facts.steady, inferred=inferred)
     sentences = [*left_out, start, said] if leads(facts.steady) else [start, said, *left_out]
     return Verdict(limiter, " ".join(sentences), busy)
 

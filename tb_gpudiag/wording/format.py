@@ -155,6 +155,11 @@ def in_quotes(name: str, limit: int = NAME_LIMIT) -> str:
     return f"“{one_line(name, limit).translate(_OTHER_QUOTES)}”"
 
 
+def in_sentence(text: str) -> str:
+    """`Host memory grows` as it stands inside a sentence: `host memory grows`. `GPU 0` keeps its capitals."""
+    return text[:1].lower() + text[1:] if text[1:2].islower() else text
+
+
 def _visible(character: str) -> str:
     if character in "\t\n\r\v\f\u2028\u2029":
         return " "

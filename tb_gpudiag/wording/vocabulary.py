@@ -14,7 +14,7 @@ from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary.collective_kinds import DDP
 from tb_gpudiag.vocabulary.patterns import lazy_re
 from tb_gpudiag.vocabulary.recorded import Credential
-from tb_gpudiag.wording.format import count, in_quotes
+from tb_gpudiag.wording.format import count, in_quotes, in_sentence
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,7 @@ class Term:
     @property
     def noun(self) -> str:
         """The term inside a sentence."""
-        if self.phrase:
-            return self.phrase
-        first = self.word.split()[0]
-        keeps = first in {"Python", "GPU", "CPU", "CUDA"}
-        return self.word if keeps else self.word[:1].lower() + self.word[1:]
+        return self.phrase or (self.word if self.word.startswith("Python") else in_sentence(self.word))
 
 
 Terms = Mapping[str, Term]

@@ -1,4 +1,4 @@
-// Five questions, each walked from the bare Diagnosis tab of a TensorBoard to its answer. What a test does is what is
+// Six questions, each walked from the bare Diagnosis tab of a TensorBoard to its answer. What a test does is what is
 // counted: a walk of more than a few clicks is a defect of the page.
 
 import type { Frame, Locator } from "playwright-core";
@@ -78,12 +78,24 @@ it("a slow line: what it is, how to mend it, and when it ran", async ({ annotate
 it("a leak: the line that keeps memory, and the curve", async ({ annotate }) => {
   const walk = await Walk.begin();
   await walk.click(walk.run("leak_kept_graph"));
+  await walk.frame.getByRole("heading", { name: "Memory leak on GPU 0: 24.0 MiB per step" }).waitFor();
   const first = walk.frame.locator(".gd-first");
   await first.getByRole("heading", { name: /memory grows by 24.0 MiB per step/ }).waitFor();
   await walk.frame.getByText(/^look first in evaluate \(train\.py/).waitFor();
   await walk.click(first.getByRole("button", { name: "Show the memory" }));
   await walk.frame.getByRole("heading", { name: "Growing allocations" }).waitFor();
   await annotate(walk.end(2));
+});
+
+it("the worst of many runs: which one, why, and where to look", async ({ annotate }) => {
+  const walk = await Walk.begin();
+  const worst = walk.frame.getByText(
+    /^Worst of \d+ analyzed runs: leak_kept_graph\. Memory; look first in evaluate/,
+  );
+  await worst.waitFor();
+  await walk.click(worst.getByRole("button", { name: "leak_kept_graph" }));
+  await walk.frame.getByRole("region", { name: "Verdict" }).waitFor();
+  await annotate(walk.end(1));
 });
 
 it("a slow rank: which one, and what it does there", async ({ annotate }) => {

@@ -8,16 +8,18 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from statistics import median
 
-from tb_gpudiag.jobs.report.job_view import job_document
+from tb_gpudiag.jobs.report.job_view import MOST_IN_FULL, Diagnosed, directory_document, job_document
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.essentials import without_hints
-from tb_gpudiag.report.views.compose import compose
+from tb_gpudiag.report.essentials import own_place, without_hints
+from tb_gpudiag.report.views.compose import heading, report_view
+from tb_gpudiag.report.views.document import Document
 from tb_gpudiag.report.views.screen import PLAIN_WIDTH, screen_text
 from tb_gpudiag.report.views.text import document_text
 from tb_gpudiag.rules.rule import LEAST_ERROR_NS
 from tb_gpudiag.rules.run import GENERAL
 from tb_gpudiag.rules.savings import LEAST_PLANNED, MORE_THAN_COST
-from tb_gpudiag.wording.format import share, time_us
+from tb_gpudiag.service.index.run_rows import row_with
+from tb_gpudiag.wording.format import share, size_bytes, time_us
 from tests.report.views.formats import to_text
 
 EXACT_US = 0.002
@@ -45,7 +47,7 @@ ABOUT = {
 
 def contradictions(report: pb.Report) -> list[str]:
     """Return what the report says in two ways, each as a sentence."""
-    checks = (_steps, _savings, _plan, _order, _severities, _busy, _limited_by, _text)
+    checks = (_steps, _savings, _plan, _order, _severities, _busy, _limited_by, _leak, _text)
     return [said for check in checks for said in check(report)]
 
 
@@ -79,10 +81,27 @@ def contradictions_of_job(job: pb.JobReport) -> list[str]:
     return [*said, *_missing(job.findings, document_text(job_document([job])))]
 
 
-def shares_twice(report: pb.Report) -> list[str]:
-    """Return the shares that one screen of the command's says more than once."""
-    said = Counter(re.findall(r"\d+\.\d%", screen_text(compose([report]), PLAIN_WIDTH)))
+def shares_twice(document: Document) -> list[str]:
+    """Return the shares that one screen of the command's says more than once, outside of tables of ranks."""
+    said = Counter(re.findall(r"\d+\.\d%", _sentences(document)))
     return [share for share, times in said.items() if times > 1]
+
+
+def figures_of_worst(report: pb.Report, row: pb.RunRow) -> list[str]:
+    """Return the figures in the sentence about the worst of many runs: its row of the table has them."""
+    name = row.run.partition(".pt.trace.json")[0]
+    others = [Diagnosed(row_with([], run=f"{name}/{number}"), pb.Report()) for number in range(MOST_IN_FULL)]
+    overview = directory_document([*others, Diagnosed(row, report)]).overview
+    title = overview.title.replace(heading(report.trace), "") if overview else ""
+    if row.first_rule and f". {row.why}." not in title:
+        return [f"{title} does not say {row.why}"]
+    return re.findall(r"\d[\d,.]*[ \u00a0]?(?:%|ms|µs|s|[KMG]?i?B)(?!\w)", title)
+
+
+def _sentences(document: Document) -> str:
+    """What one screen says, without tables: ranks can be equally busy."""
+    lines = screen_text(document, PLAIN_WIDTH).splitlines()
+    return "\n".join(line for line in lines if not line.startswith("  rank "))
 
 
 def window_us(report: pb.Report) -> float:
@@ -234,6 +253,15 @@ def _limited_by(report: pb.Report) -> Iterator[str]:
         yield f"{limiter} limits the job, and nothing explains why {_name(first)} comes first"
     elif any(finding.saving.low_us > first.saving.low_us for finding in own):
         yield f"{limiter} limits the job, and {_name(first)} comes before what saves more"
+
+
+def _leak(report: pb.Report) -> Iterator[str]:
+    """The first sentence has the rate of a leak, and the user's function that is to be looked at."""
+    first = report_view(report).first
+    for finding in [one for one in report.findings if one.cost_bytes_per_step][:1]:
+        for said in (size_bytes(finding.cost_bytes_per_step), own_place(finding)):
+            if said not in first:
+                yield f"{_name(finding)}: the first sentence does not say {said}: {first}"
 
 
 def _about(finding: pb.Finding) -> frozenset[str]:

@@ -9,8 +9,10 @@ from hypothesis import HealthCheck, given, settings
 
 from tb_gpudiag.digest.build_digest import build_digest
 from tb_gpudiag.jobs.report.job_report import build_jobs
+from tb_gpudiag.jobs.report.job_view import job_document
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.build import build_report
+from tb_gpudiag.report.views.compose import compose
 from tb_gpudiag.report.wire import from_json, to_json
 from tb_gpudiag.service.index.run_rows import run_row
 from tb_gpudiag.trace.files.file_names import TraceFile
@@ -23,6 +25,7 @@ from tests.report.said_twice import (
     contradictions,
     contradictions_of_job,
     contradictions_of_row,
+    figures_of_worst,
     shares_twice,
 )
 from tests.simulator.diagnosed import simulated_facts
@@ -35,7 +38,7 @@ def test_a_simulated_job(name: str) -> None:
     file = TraceFile(name, ".", name, "", 0, 0, name)
     report = build_report(simulated_facts(name), file)
     assert contradictions(report) == []
-    assert shares_twice(report) == []
+    assert shares_twice(compose([report])) == []
 
 
 @pytest.mark.slow
@@ -50,16 +53,19 @@ def test_a_real_trace(shared_traces: Path, path: str) -> None:
     """Also in JSON, and in the table of runs."""
     facts, report, file = real_facts(path), real_report(path), file_at(str(shared_traces / path))
     assert contradictions(from_json(to_json(report), pb.Report)) == []
-    assert contradictions_of_row(run_row(build_digest(facts, report, file)), report) == []
+    row = run_row(build_digest(facts, report, file))
+    assert contradictions_of_row(row, report) == []
+    assert figures_of_worst(report, row) == []
 
 
-@pytest.mark.parametrize("folder", ["v100_dlrm_8ranks", "h100_nanogpt_8ranks"])
+@pytest.mark.parametrize("folder", ["v100_dlrm_8ranks", "h100_nanogpt_8ranks", "cpu_torch213/gloo2"])
 def test_a_real_job(shared_traces: Path, folder: str) -> None:
     files = find_traces(str(shared_traces / folder)).files
     digests = [build_digest(real_facts(file.path), real_report(file.path), file) for file in files]
     (job,) = build_jobs(digests).reports
     assert job.findings
     assert contradictions_of_job(job) == []
+    assert shares_twice(job_document([job])) == []
 
 
 def _saves_more(report: pb.Report) -> None:

@@ -181,7 +181,7 @@ export const EVENT_KINDS: Readonly<Record<"other" | "cpu_op" | "user_annotation"
   "cuda_sync": {"word": "Synchronization", "noun": "synchronization", "explanation": "The host waits for the GPU.", "color": {"light": "#896478", "dark": "#cd7d5e"}, "hatched": false},
   "instant": {"word": "Instant", "noun": "instant", "explanation": "An event without a duration.", "color": {"light": "#878e94", "dark": "#707781"}, "hatched": false},
   "communication": {"word": "Communication", "noun": "communication", "explanation": "A collective's kernel.", "color": {"light": "#6239a0", "dark": "#9b63f2"}, "hatched": false},
-  "mtia": {"word": "MTIA event", "noun": "mTIA event", "explanation": "An event of an accelerator that is not read.", "color": {"light": "#878e94", "dark": "#707781"}, "hatched": false},
+  "mtia": {"word": "MTIA event", "noun": "MTIA event", "explanation": "An event of an accelerator that is not read.", "color": {"light": "#878e94", "dark": "#707781"}, "hatched": false},
   "ascend": {"word": "Ascend event", "noun": "ascend event", "explanation": "An event of an accelerator that is not read.", "color": {"light": "#878e94", "dark": "#707781"}, "hatched": false}
 };
 

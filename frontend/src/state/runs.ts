@@ -155,18 +155,14 @@ export interface Worst {
   readonly row: RunRow;
   /** How many runs are analyzed. */
   readonly of: number;
-  /** "Memory grows by 256 MiB per step." */
-  readonly why: string;
 }
 
 /** The most urgent of several analyzed runs, of rows in this order; null if nothing was found in them. */
 export function worstOf(rows: readonly RunRow[]): Worst | null {
   const analyzed = rows.filter(({ state }) => state === "ready");
   const [row] = analyzed;
-  if (!row || analyzed.length < 2 || row.first_title === "") return null;
-  const gain = gainOfRow(row);
-  const saves = gain ? ` The first fix saves ${gain.share} of a step.` : "";
-  return { row, of: analyzed.length, why: `${row.first_title}.${saves}` };
+  if (!row?.why || analyzed.length < 2) return null;
+  return { row, of: analyzed.length };
 }
 
 /** Return the rows that contain every word of the search, the most urgent first. */

@@ -441,10 +441,12 @@ export interface Verdict {
   sentence: string;
   /** share of the step window in which the busiest device was busy */
   busy_share: number;
-  /** what ends the job, such as memory that is soon full; empty if the limiter is what to say first */
+  /** what ends the job, such as memory that grows until it is full; empty if the limiter is what to say first */
   headline: string;
   /** the user's own function or line that the first fix is about, such as "in load (train.py:7)"; empty if not known */
   where: string;
+  /** memory that grows beside that, such as "Host memory likely leaks 2 MiB per step, in log (train.py:9)" */
+  leak: string;
 }
 
 export const Verdict_Limiter = {
@@ -1996,6 +1998,8 @@ export interface RunRow {
   work: number[];
   /** the step without the profiler, estimated: savings are shares of it */
   unprofiled_step_us: number;
+  /** what limits the job or ends it, and where to look first; empty without a finding */
+  why: string;
 }
 
 /** Response of `runs`: the table of runs, or what has changed in it. */

@@ -279,11 +279,9 @@ def _run_table(found: Sequence[Diagnosed]) -> Table:
         (Column("First finding"), lambda each: _first_finding(each.row)),
         (Column("First fix saves", Kind.NUMBER, "Share of the step."), lambda each: _saves(each.row)),
     ]
-    worst = found[0].row
-    saves = f" (the first fix saves {_saves(worst)} of a step)" if worst.saving_share else ""
-    why = f"{worst.first_title or 'no run has a finding'}{saves}."
-    name = found[0].name.partition(".pt.trace.json")[0]
-    return table_of("overview", f"Worst of {' and '.join(parts)}: {name}. {why}", found, columns)
+    name, why = found[0].name.partition(".pt.trace.json")[0], found[0].row.why or "No run has a finding"
+    title = f"Worst of {' and '.join(parts)}: {name}." + f" {why}." * (len(found) > MOST_IN_FULL)
+    return table_of("overview", title, found, columns)
 
 
 def _saves(row: pb.RunRow) -> str:

@@ -95,11 +95,10 @@ def find_job_verdict(
         said += f": {cost}" * ("%" not in said)
         return JobVerdict("communication", f"{said}. {_waiting(facts)}")
     limiter, said = _shared_limiter(facts)
-    minor = f" {first.finding.title}." if first is not None and first.finding.cost_ns else ""
     waiting = _stragglers(facts) or _waiting(facts)
     late = (one.finding.title for one in findings if one.finding.records_again)
     not_counted = "".join(f" {title}; this is not counted." for title in late)
-    return JobVerdict(limiter, f"{said} {waiting}{not_counted}{minor}")
+    return JobVerdict(limiter, f"{said} {waiting}{not_counted}")
 
 
 def _late(facts: JobFacts, cost: str) -> JobVerdict:

@@ -41,7 +41,7 @@ from tb_gpudiag.report.building.time_messages import (
     sync_table,
 )
 from tb_gpudiag.report.building.trace_message import counter_messages, recording_cost_message, trace_message
-from tb_gpudiag.report.essentials import place_to_fix
+from tb_gpudiag.report.essentials import say_where
 from tb_gpudiag.report.wire import GENERATOR, SCHEMA_VERSION
 from tb_gpudiag.rules.all import RULES
 from tb_gpudiag.rules.better_recording import BetterRecording, better_recording
@@ -104,7 +104,7 @@ def _essentials(facts: Facts, file: TraceFile, outcome: Outcome) -> pb.Report:
         unchecked=unchecked_messages(outcome),
         mfu=mfu_message(facts.gpu.mfu, facts.gpu.roofline, len(facts.steps)) if facts.devices else None,
     )
-    report.verdict.where = place_to_fix(report)
+    say_where(report)
     return report
 
 

@@ -36,7 +36,7 @@ _CHILDREN: Final = 4
 # A slice shorter than this many µs is not split: no screen shows less.
 _SHORTEST_US: Final = 20.0
 
-# Nor is one with fewer events, if they are in the file: the page draws them itself.
+# A slice with fewer events is not split either, if they are in the file: the page draws them itself.
 _FEW_EVENTS: Final = 12_000
 
 _MOST_GAPS: Final = 200

@@ -171,6 +171,7 @@ def report_view(report: pb.Report) -> ReportView:
         about=about(report),
         headline=headline(report),
         where=report.verdict.where,
+        leak=report.verdict.leak,
         verdict=report.verdict.sentence,
         sections=tuple(section for section in _sections(report) if section),
         figures=tuple(

@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple, TypeVar
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.version import __version__
-from tb_gpudiag.wording.format import column_us, share
+from tb_gpudiag.wording.format import column_us, in_sentence, share
 from tb_gpudiag.wording.quantity import Quantity, Unit
 from tb_gpudiag.wording.vocabulary import COLUMNS
 
@@ -218,8 +218,8 @@ class FindingCard:
 
     @property
     def gain(self) -> str:
-        """`saves about 2 ms per step`: the cost or saving; "" for a finding about the recording."""
-        first = [fact for fact in self.facts[:1] if fact.label in ("costs", "saves")]
+        """`saves about 2 ms per step`: the cost, saving or leak; "" for a finding about the recording."""
+        first = [fact for fact in self.facts[:1] if fact.label in ("costs", "leaked", "saves")]
         return "".join(f"{fact.label} {fact.text}" for fact in first)
 
 
@@ -240,8 +240,8 @@ Section = Table | Lines | Account | Findings
 @dataclass(frozen=True)
 class ReportView:
     """One report: its trace, its verdict, and its sections in reading order. No section is empty.
-    headline: the verdict in a few words, before its sentence. where: the user's code to look at first.
-    figures: sentences below the verdict, about engine steps of an inference server and about the MFU."""
+    headline: the verdict in a few words, before its sentence. where: the user's code to look at first. leak:
+    what leaks beside that. figures: sentences below the verdict, about engine steps and about the MFU."""
 
     heading: str
     path: str
@@ -250,13 +250,14 @@ class ReportView:
     about: str = ""
     headline: str = ""
     where: str = ""
+    leak: str = ""
     figures: tuple[str, ...] = ()
 
     @property
     def first(self) -> str:
         """`Bottleneck: Data loading; look first in load (train.py:7). `: what the verdict begins with."""
-        where = f"; look first {self.where}" if self.where else ""
-        return f"{self.headline}{where}. " if self.headline else ""
+        said = [self.headline, f"look first {self.where}" * bool(self.where), in_sentence(self.leak)]
+        return f"{'; '.join(filter(None, said))}. " if self.headline else ""
 
 
 class Command(NamedTuple):

@@ -65,8 +65,8 @@ def _card(shown: list[pb.Finding], number: int, planned_us: Mapping[str, float])
 
 def _cost(finding: pb.Finding, planned_us: float) -> Item:
     """What a fix saves, or else the cost, in time or memory; no text for a finding about the recording."""
-    if finding.cost_bytes_per_step:
-        return Item(f"{size_bytes(finding.cost_bytes_per_step)} more per step", "costs")
+    if finding.cost_bytes_per_step:  # the title says how much it is per step
+        return Item(f"{size_bytes(finding.cost_bytes)} still live at the end", "leaked")
     if finding.cost_bytes:
         return Item(size_bytes(finding.cost_bytes), "costs")
     saving = _saving(finding.saving)

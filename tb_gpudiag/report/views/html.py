@@ -19,7 +19,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from tb_gpudiag.report.views.document import WHOLE, WINDOW, Document
-from tb_gpudiag.wording.palette import FILLS, PALETTE, Scheme, css_variables
+from tb_gpudiag.wording.palette import FILLS, PALETTE, css_variables
 
 
 def document_html(document: Document, content: Mapping[str, Any] | None = None) -> str:
@@ -72,9 +72,6 @@ def _template() -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.globals |= {"WINDOW": WINDOW, "WHOLE": WHOLE, "css_variables": _css_variables}
+    environment.globals |= {"WINDOW": WINDOW, "WHOLE": WHOLE}
+    environment.globals["css_variables"] = lambda scheme: Markup(css_variables({**PALETTE, **FILLS}, scheme))
     return environment.get_template("page.html.j2")
-
-
-def _css_variables(scheme: Scheme) -> Markup:
-    return Markup(css_variables({**PALETTE, **FILLS}, scheme))

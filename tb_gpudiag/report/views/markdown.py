@@ -21,6 +21,7 @@ from tb_gpudiag.report.views.document import (
     Table,
 )
 from tb_gpudiag.vocabulary.patterns import lazy_re
+from tb_gpudiag.wording.format import in_sentence
 
 # A comment that renders as nothing keeps "@name" and "#12" from becoming a mention and a link to an issue.
 _NOTHING = "<!-- -->"
@@ -44,7 +45,8 @@ def _report(report: ReportView) -> Iterator[str]:
     yield text(report.about)
     yield ""
     where = f"; look first {code(report.where)}" if report.where else ""
-    headline = f"**{text(report.headline)}**{where}. " if report.headline else ""
+    leak = f"; {text(in_sentence(report.leak))}" if report.leak else ""
+    headline = f"**{text(report.headline)}**{where}{leak}. " if report.headline else ""
     yield f"{headline}{text(report.verdict)}"
     for figures in report.figures:
         yield from ["", text(figures)]

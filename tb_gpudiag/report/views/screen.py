@@ -149,7 +149,7 @@ def _report(report: ReportView, level: _Level, width: int) -> Iterator[Text]:
         yield from _short(section, level, width)
     for section in report.sections:
         if isinstance(section, Findings):
-            yield from _findings(section, level, width, report.where)
+            yield from _findings(section, level, width, report.first)
         elif section.id == "better_recording" and isinstance(section, Lines):
             yield Text()
             yield from _wrapped(f"{section.title}: {section.items[0].text}", width, 2, style="dim")
@@ -205,20 +205,20 @@ def _table(section: Table, most: int, width: int) -> Iterator[Text]:
     yield from (line(name, [str(row[i]) for i in numbers]) for name, row in zip(names, rows, strict=True))
 
 
-def _findings(section: Findings, level: _Level, width: int, where: str) -> Iterator[Text]:
+def _findings(section: Findings, level: _Level, width: int, said: str) -> Iterator[Text]:
     if not section.cards:
         yield from [Text(), *_wrapped(section.none, width, 2)]
     shown, others = section.cards[:FINDINGS], section.cards[FINDINGS:]
     for card in shown:
         if card.number <= level.detailed:
             yield Text()
-        yield from _finding(card, level.wrapped, width, where, detailed=card.number <= level.detailed)
+        yield from _finding(card, level.wrapped, width, said, detailed=card.number <= level.detailed)
     if others:
         names = ", ".join(f"{card.severity} {card.rule} {card.name}" for card in others)
         yield from [Text(), *_wrapped(f"{len(others)} more: {names}", width, 2)]
 
 
-def _finding(card: FindingCard, most: int, width: int, where: str, *, detailed: bool) -> Iterator[Text]:
+def _finding(card: FindingCard, most: int, width: int, said: str, *, detailed: bool) -> Iterator[Text]:
     title = _wrapped(f"{card.number}. {card.severity} {card.rule} {card.title}", width, 2, indent=0)
     start = len(f"{card.number}. ")
     title[0].stylize(severity_style(card), start, start + len(card.severity))
@@ -226,7 +226,7 @@ def _finding(card: FindingCard, most: int, width: int, where: str, *, detailed: 
     if not detailed:
         return
     place = next((place.short for place in card.places if place.short), "")
-    place *= place != where
+    place *= place not in said
     # Half of a range would say something else.
     lines = (("", card.gain, "", max(most, 2)), ("", place, "", most), ("fix", card.fix, "green", most))
     for label, text, style, line_count in lines:

@@ -96,16 +96,12 @@ def _print_report(report: ReportView, console: Console) -> None:
     if report.about:
         _say(_prose(report.about, "dim"), console)
     console.print()
-    _say(_verdict(report), console)
+    _say(_prose(report.first, "bold").append(report.verdict, style="not bold"), console)
     for figures in report.figures:
         _say(_prose(figures), console)
     for section in report.sections:
         console.print()
         _print_section(section, console)
-
-
-def _verdict(report: ReportView) -> Text:
-    return _prose(report.first, "bold").append(report.verdict, style="not bold")
 
 
 def _print_section(section: Section, console: Console) -> None:

@@ -47,7 +47,9 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     free = time.free(fp32, claimed)
     cost_ns = free.total
     if time.share(cost_ns) < LEAST_SHARE:
-        return Clear(f"FP32 matmuls off the tensor cores take {time.of_window(cost_ns)} of the step window")
+        return Clear(
+            f"FP32 matmuls that cannot use tensor cores take {time.of_window(cost_ns)} of the step window"
+        )
     if time.device.properties.architecture:
         return CannotTell("GPUs of AMD are not judged: their matrix cores take FP32, too")
     if capability is None:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.memory_kinds import MemoryKind
-from tb_gpudiag.facts.memory.peak import Owner
 from tb_gpudiag.facts.memory.ways import WayKind
 from tb_gpudiag.rules.answer import (
     CannotTell,
@@ -15,7 +14,6 @@ from tb_gpudiag.rules.answer import (
     Evidence,
     Finding,
     Fix,
-    Place,
     RuleAnswer,
     Severity,
     place_at,
@@ -112,7 +110,8 @@ def _finding(memory: DeviceMemory, facts: Facts) -> Finding:
     found = Remedies([FIXES["others"]]) if _was_refused(memory) else remedies(Shortage(memory, facts))
     by_hand = memory.reserve.emptied > memory.reserve.retries and emptying_takes(memory, window_ns)
     fixes = [*([FIXES["keep_cache"]] if by_hand else ()), *found.fixes]
-    places = [_place(owner) for owner in peak.owners if owner.operator or owner.frame]
+    owners = [owner for owner in peak.owners if owner.operator or owner.frame]
+    places = [place_at(owner.frame, operator=owner.operator, bytes=owner.bytes) for owner in owners]
     requesting = requesting_place(memory, failure) if failure is not None else None
     return Finding(
         title=_title(memory, window_ns),
@@ -162,7 +161,7 @@ def _varying_bytes(memory: DeviceMemory) -> int:
 
 
 def _consequence(memory: DeviceMemory) -> str:
-    if _went_on(memory):
+    if memory.reserve.out_of_memory and not memory.ran_out:
         return (
             "The job handled the failed allocation and went on, as cuDNN's algorithm search does, or a retry "
             "with a smaller batch. Unhandled, it ends the job."
@@ -173,10 +172,6 @@ def _consequence(memory: DeviceMemory) -> str:
         "A longer sequence, a larger batch or more fragmentation ends the job. Before that, the allocator "
         "frees its cache and waits for the GPU each time."
     )
-
-
-def _went_on(memory: DeviceMemory) -> bool:
-    return bool(memory.reserve.out_of_memory) and not memory.ran_out
 
 
 _FIXED = {MemoryKind.BEFORE, MemoryKind.PARAMETER, MemoryKind.OPTIMIZER_STATE}
@@ -234,10 +229,6 @@ def _ways_evidence(memory: DeviceMemory) -> Iterator[Evidence]:
         frame = way.blocks.frame if way.blocks is not None else None
         blocks = (f"of the blocks called {frame.where}",) if frame is not None else ()
         yield Evidence(_WAYS[way.kind], outcome, (most, *blocks))
-
-
-def _place(owner: Owner) -> Place:
-    return place_at(owner.frame, operator=owner.operator, bytes=owner.bytes)
 
 
 RULE = Rule("GD402", "memory_peak", "GPU memory nearly full", check, about=TRACES | MEMORY_FILES)

@@ -25,7 +25,7 @@ from tb_gpudiag.rules.shared.slowed_recording import (
     unslowed,
 )
 from tb_gpudiag.vocabulary import levels
-from tb_gpudiag.wording.format import share, time_ns
+from tb_gpudiag.wording.format import in_sentence, share, time_ns
 from tb_gpudiag.wording.good_recording import RECORDING_FOR_FIGURES
 from tb_gpudiag.wording.quantity import duration, number, share_of
 
@@ -116,9 +116,7 @@ def _if_the_host_limits(facts: Facts) -> str:
     lost = lost_time(facts)
     if lost.total_ns(lost.issuing) < lost.total_ns(lost.of(*BETWEEN_CALLS)):
         return " If it does, do less in Python between launches."
-    advice = launch_advice(facts, lost, lost.issuing).fix_text
-    # "CUDA graphs …" keeps its capital.
-    return f" If it does: {advice[0].lower() if advice[1].islower() else advice[0]}{advice[1:]}"
+    return f" If it does: {in_sentence(launch_advice(facts, lost, lost.issuing).fix_text)}"
 
 
 def _lead_evidence(lead: HostLead) -> list[Evidence]:

@@ -9,7 +9,7 @@ from tb_gpudiag.rules.answer import Evidence, Fix
 from tb_gpudiag.rules.rule import page_fixes
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.collective_kinds import FULLY_SHARDED
-from tb_gpudiag.wording.format import in_quotes, time_ns
+from tb_gpudiag.wording.format import in_quotes, in_sentence, time_ns
 from tb_gpudiag.wording.quantity import duration, share_of
 from tb_gpudiag.wording.vocabulary import EXPOSURE_REASONS, unit_text
 
@@ -103,8 +103,7 @@ def most_exposed(units: Sequence[ExposedUnit]) -> str:
     unit = unit_text(one.parallelism, one.unit, one.number, one.of)
     named = f" of {in_quotes(unit, 60)}" if one.unit else f", {unit}" if unit else ""
     of = f" ({one.parallelism})" if one.parallelism else ""
-    reason = EXPOSURE_REASONS[one.why].explanation
-    reason = reason if reason.startswith(("FSDP", "NCCL")) else reason[:1].lower() + reason[1:]
+    reason = in_sentence(EXPOSURE_REASONS[one.why].explanation)
     calls = f" in {one.calls:,} calls" if one.calls > 1 else ""
     kind = "collective" if one.kind == "other" else one.kind.replace("_", "-")
     return f" Most exposed: the {kind}{named}{of}, {time_ns(one.exposed_ns)}{calls}: {reason}"

@@ -81,23 +81,18 @@ def look_for_leak(memories: list[DeviceMemory]) -> RuleAnswer:
     return CannotTell("; ".join(map(_unsure, unsure)), _how_to_be_sure(unsure), hint=_hint(unsure[0]))
 
 
-def leak_sentences(memories: Sequence[DeviceMemory]) -> list[str]:
-    """Sentences for a verdict about the leaks that end the job."""
-    found = []
+def leak_sentences(memories: Sequence[DeviceMemory]) -> Iterator[str]:
+    """Yield when leaks end the job, as far as that is known."""
     for growth in _ending(memories):
-        full = _until_full(growth)
-        ends = f" and is full after {_about(full)}" if full else ""
         if growth.memory.ran_out:
-            ends = " until it is full"
-        found.append(f"{_subject(growth.memory)} grows{ends}.")
-    return found
+            yield f"{_subject(growth.memory)} grows until it is full."
+        elif full := _until_full(growth):
+            yield f"{_subject(growth.memory)} grows and is full after {_about(full)}."
 
 
 def leak_headlines(memories: Sequence[DeviceMemory]) -> Iterator[str]:
-    """Yield where a leak ends the job, if it is known when."""
-    for growth in _ending(memories):
-        if _until_full(growth) is not None:
-            yield f"Memory leak on {growth.memory.name}"
+    """Yield where a leak ends the job, and how fast it is."""
+    return (f"Memory leak on {growth.memory.name}: {_rate(growth)}" for growth in _ending(memories))
 
 
 def leaks_at_failure(memory: DeviceMemory) -> list[Explained]:

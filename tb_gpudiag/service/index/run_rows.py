@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, Final
 from zlib import crc32
 
 from tb_gpudiag.digest.digest import WORK, Digest, MemoryPeaks, numbers, texts, time_parts
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.essentials import without_hints
+from tb_gpudiag.report.essentials import ends_job, own_place, without_hints
+from tb_gpudiag.wording.vocabulary import LIMITERS, bottleneck, limiter_word
 
 # The costliest operators stay the same from a run to the next one, whatever was mended.
 WORK_CODES: Final = 8
@@ -74,7 +76,7 @@ def row_with(findings: Sequence[pb.Finding], **more: Any) -> pb.RunRow:
     """Return a row with the first finding, and what is worst among all."""
     counted = without_hints(findings)
     first = next(iter(counted), pb.Finding())
-    return pb.RunRow(
+    row = pb.RunRow(
         first_rule=first.rule,
         first_title=first.title,
         saving_share=first.saving.high_share,
@@ -83,6 +85,10 @@ def row_with(findings: Sequence[pb.Finding], **more: Any) -> pb.RunRow:
         growth_bytes_per_step=max((finding.cost_bytes_per_step for finding in counted), default=0.0),
         **more,
     )
+    limits = limiter_word(pb.Verdict.Limiter.Name(row.limiter), on_gpu=row.busy_share > 0)
+    word = LIMITERS["memory"].word if ends_job(partial(getattr, row)) else bottleneck(limits)
+    row.why = "; look first ".join(filter(None, (word, own_place(first)))) * bool(counted)
+    return row
 
 
 def _account(digest: Digest) -> list[pb.CauseTime]:

@@ -103,7 +103,7 @@ MOST_ROWS = 500
 
 # Fields of a row that say what is wrong. What is wrong with a rank is not what is wrong with its job.
 _OF_THE_VERDICT = (
-    *("limiter", "sentence", "first_rule", "first_title"),
+    *("limiter", "sentence", "why", "first_rule", "first_title"),
     *("saving_share", "low_saving_share", "severity", "growth_bytes_per_step"),
 )
 

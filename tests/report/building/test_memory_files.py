@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -90,7 +91,7 @@ def test_every_format_of_a_snapshot_is_about_memory(tmp_path: Path) -> None:
     report = report_of(tmp_path)
     for format in FORMATS:
         shown = words_in(format, report)
-        assert "Memory; look first" in shown
+        assert re.search(r"Memory leak on GPU 0: \S+ MiB per step; look first", shown)
         assert "Cannot tell" not in shown
         assert "Growing allocations" in shown
         assert "Allocated by" not in shown  # no operator is known here

@@ -60,7 +60,8 @@ def test_a_finding_about_memory_has_its_cost_in_bytes(tmp_path: Path) -> None:
     assert finding.places[0].bytes == 5 * 2**20
     for format in FORMATS:
         shown = words_in(format, leaking)
-        assert re.search(r"1(\.00)? MiB more per step", shown)
+        assert re.search(r"; GPU 0 memory grows by 1(\.00)? MiB per step, in keep \(train\.py", shown)
+        assert re.search(r"4(\.00)? MiB still live at the end", shown)
         assert re.search(r"keep \(train\.py, defined at line 7\).*5(\.00)? MiB", shown)
 
 

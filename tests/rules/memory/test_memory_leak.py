@@ -22,6 +22,7 @@ from tests.rules.memory_stage import MIB, job, only
 from tests.rules.stage import facts_of, figures, healthy, is_clear, without_gpu
 from tests.simulator import simulate
 from tests.some_values import slow
+from tests.wording.plain import plain
 
 MODULE_FRAME = "/x/site-packages/torch/nn/modules/module.py(1773): _call_impl"
 
@@ -155,7 +156,7 @@ def test_a_leak_that_ends_the_job_is_part_of_the_verdict(tmp_path: Path) -> None
     )
     full = f"is full after about {number(100, 'step')}"
     assert leaking.sentence == f"GPU 0 memory grows and {full}. {healthy_one.sentence}"
-    assert leaking.headline == "Memory leak on GPU 0"
+    assert plain(leaking.headline) == "Memory leak on GPU 0: 1 MiB per step"
     assert healthy_one.headline == ""
     assert leaking.limiter == healthy_one.limiter
     small = find_verdict(facts_of(job([LEAST_BYTES_PER_STEP] * 6), tmp_path / "small"))

@@ -21,7 +21,7 @@ function row(run: string, more: Partial<RunRow> = {}): RunRow {
       sentence: "",
     },
     ...{ first_rule: "", first_title: "", saving_share: 0, memory_share: 0, change: "", state: "ready" },
-    ...{ error: undefined, trace_id: `${run}-trace`, severity: 0 },
+    ...{ error: undefined, trace_id: `${run}-trace`, severity: 0, why: "" },
     ...{ low_saving_share: 0, growth_bytes_per_step: 0, work: [] },
     ...more,
   };
@@ -271,14 +271,14 @@ it("asks for no analysis while enough wait at the server", async () => {
 
 it("says first which run is the worst and why: one whose memory runs out, before one that is slow", async () => {
   const slow = { severity: 2, first_rule: "GD101", first_title: "Data loading", low_saving_share: 0.5 };
-  const leak = { severity: 2, first_rule: "GD401", first_title: "Memory grows by 1 MiB per step" };
+  const leak = { severity: 2, first_rule: "GD401", why: "Memory; look first in log (train.py:9)" };
   expect(await shown([row("slow", slow), row("leak", leak), row("new", { state: "new" })])).toEqual([
     "leak",
     "slow",
     "new",
   ]);
   const worst = screen.getByText(/Worst of 2 analyzed runs/);
-  expect(worst.textContent).toBe("Worst of 2 analyzed runs: leak. Memory grows by 1 MiB per step.");
+  expect(worst.textContent).toBe("Worst of 2 analyzed runs: leak. Memory; look first in log (train.py:9).");
   fireEvent.click(within(worst).getByRole("button", { name: "leak" }));
   expect(usePage.getState()).toMatchObject({ tab: "summary", trace: "leak-trace" });
 });

@@ -59,14 +59,14 @@ function openRun({ id, kind, trace_id }: RunRow): void {
 
 function WorstRun({ worst }: { worst: Worst | null }) {
   if (!worst) return null;
-  const { row, of, why } = worst;
+  const { row, of } = worst;
   return (
     <p className="gd-worst">
       Worst of {plural(of, "analyzed run")}:{" "}
       <button type="button" className="gd-link" onClick={() => openRun(row)}>
         {runName(row.run)}
       </button>
-      . {why}
+      . {row.why}.
     </p>
   );
 }

@@ -22,6 +22,7 @@ export function Verdict({ report, entry }: ReportProps) {
           {headline || kind || limiterWord(limiter, devices.length > 0)}
         </h1>
         {verdict?.where && <span className="gd-where">look first {verdict.where}</span>}
+        {verdict?.leak && <span className="gd-where">{verdict.leak}</span>}
         {trace && <Badges trace={trace} />}
         <JobLink entry={entry} />
       </div>
