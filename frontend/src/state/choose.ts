@@ -69,6 +69,7 @@ export function newerThan(traces: readonly TraceEntry[], shown: TraceEntry): Tra
 
 export interface LikelyBase {
   readonly base: TraceEntry;
+  /** Why both may be of one job; empty if nothing speaks for that. */
   readonly why: string;
 }
 
@@ -86,8 +87,9 @@ export function sameWork(rows: readonly RunRow[], run: string): ReadonlySet<stri
 }
 
 /**
- * Return what a recording is most likely to be compared with: the one before it, then runs of the same name but for its
- * last part, as "resnet" and "resnet_fixed", then runs with the same shapes, then those nearest in the tree of folders.
+ * Return what a recording is most likely to be compared with: the one before it, or else a later one of its run; runs of
+ * the same name but for its last part, as "resnet" and "resnet_fixed"; runs of the same folder or with the same shapes;
+ * and then all others, those nearest in the tree of folders first.
  */
 export function likelyBases(
   traces: readonly TraceEntry[],
@@ -96,16 +98,16 @@ export function likelyBases(
   alike: ReadonlySet<string> = new Set(),
 ): readonly LikelyBase[] {
   const readable = traces.filter(({ id, state }) => id !== shown.id && state !== "failed");
-  const before = readable.filter(
-    ({ run, worker, modified_s }) =>
-      run === shown.run && worker === shown.worker && modified_s <= shown.modified_s,
-  );
+  const same = readable.filter(({ run, worker }) => run === shown.run && worker === shown.worker);
+  const before = newest(same.filter(({ modified_s }) => modified_s <= shown.modified_s));
+  const ofRun = before ?? newest(same);
   const runs = new Set(readable.map(({ run }) => run));
   runs.delete(shown.run);
   const others = [...runs].map((run) => inRun(readable, run, shown.worker)).filter((found) => found !== null);
-  const previous = newest(before);
   return [
-    ...(previous ? [{ base: previous, why: "the recording before this one" }] : []),
+    ...(ofRun
+      ? [{ base: ofRun, why: `${before ? "the recording before" : "a later recording than"} this one` }]
+      : []),
     ...others
       .map((base) => ({
         base,
@@ -126,12 +128,20 @@ export function likelyBases(
 function likeness(run: string, shown: string, alike: ReadonlySet<string>): number {
   if (isNamedAfter(run, shown)) return 0;
   if (isVariant(run, shown)) return 1;
-  return alike.has(run) ? 2 : 3;
+  return whyAlike(run, shown, alike) === "" ? 3 : 2;
 }
 
 function whyAlike(run: string, shown: string, alike: ReadonlySet<string>): string {
-  const reasons = [isVariant(run, shown) && "almost the same name", alike.has(run) && "same input shapes"];
+  const reasons = [
+    isVariant(run, shown) && "almost the same name",
+    folderOf(run) !== "" && folderOf(run) === folderOf(shown) && "same folder",
+    alike.has(run) && "same input shapes",
+  ];
   return reasons.filter(Boolean).join(", ");
+}
+
+function folderOf(run: string): string {
+  return run.slice(0, Math.max(0, run.lastIndexOf("/")));
 }
 
 /** How many folders two runs share: "job/before" and "job/after" one. */

@@ -101,7 +101,27 @@ describe("choosing", () => {
       entry("7", "jobs/x", "w0", 5),
       entry("8", "jobs/slow/after", "w0", 2),
     ];
-    expect(likelyBases([shown, ...others], shown, 2).map(({ base }) => base.id)).toEqual(["8", "7"]);
+    const offered = (alike?: ReadonlySet<string>) =>
+      likelyBases([shown, ...others], shown, 3, alike).map(({ base, why }) => [base.id, why]);
+    expect(offered()).toEqual([
+      ["8", "same folder"],
+      ["7", ""],
+      ["6", ""],
+    ]);
+    expect(offered(new Set(["new"]))).toEqual([
+      ["8", "same folder"],
+      ["6", "same input shapes"],
+      ["7", ""],
+    ]);
+  });
+
+  it("offers a later recording of the run where there is none before", () => {
+    const [later, shown] = [entry("5", "a", "w0", 9), entry("6", "a", "w0", 1)];
+    const offered = likelyBases([later, shown, entry("7", "b", "w0", 3)], shown, 3);
+    expect(offered.map(({ base, why }) => [base.id, why])).toEqual([
+      ["5", "a later recording than this one"],
+      ["7", ""],
+    ]);
   });
 
   it("offers runs with the same input shapes before other runs, and says so", () => {

@@ -1,5 +1,5 @@
 import { Button } from "@mantine/core";
-import { likelyBases, sameWork } from "../../state/choose";
+import { likelyBases, sameWork, type LikelyBase } from "../../state/choose";
 import { traceLabel } from "../../state/comparison";
 import { comparable } from "../../state/kinds";
 import { useRuns } from "../../state/queries";
@@ -15,9 +15,8 @@ interface Props {
   readonly entry: TraceEntry;
 }
 
-/** Recordings to compare with at one click. */
+/** Recordings to compare with at one click; those of other jobs, as it seems, at two. */
 export function LikelyBases({ traces, entry }: Props) {
-  const pinBase = usePage((page) => page.pinBase);
   const rows = useRuns().data?.rows;
   const likely = likelyBases(
     traces.filter(({ kind }) => comparable(kind, entry.kind)),
@@ -26,22 +25,36 @@ export function LikelyBases({ traces, entry }: Props) {
     sameWork(rows ?? [], entry.run),
   );
   if (likely.length === 0) return null;
+  const [related, others] = [likely.filter(({ why }) => why !== ""), likely.filter(({ why }) => why === "")];
   return (
     <Section title="Compare with" aside={<span className="gd-muted">the likeliest first</span>}>
-      <ul className="gd-suggested">
-        {likely.map(({ base, why }, at) => (
-          <li key={base.id}>
-            <Button
-              size="compact-sm"
-              variant={at === 0 ? "light" : "default"}
-              onClick={() => pinBase(base.id)}
-            >
-              {traceLabel(base)}
-            </Button>
-            <span className="gd-muted">{why}</span>
-          </li>
-        ))}
-      </ul>
+      {related.length > 0 && <Offered bases={related} />}
+      {others.length > 0 && (
+        <details className="gd-others" open={related.length === 0}>
+          <summary>Runs that look like other jobs</summary>
+          <Offered bases={others} />
+        </details>
+      )}
     </Section>
+  );
+}
+
+function Offered({ bases }: { bases: readonly LikelyBase[] }) {
+  const pinBase = usePage((page) => page.pinBase);
+  return (
+    <ul className="gd-suggested">
+      {bases.map(({ base, why }, at) => (
+        <li key={base.id}>
+          <Button
+            size="compact-sm"
+            variant={at === 0 && why !== "" ? "light" : "default"}
+            onClick={() => pinBase(base.id)}
+          >
+            {traceLabel(base)}
+          </Button>
+          <span className="gd-muted">{why}</span>
+        </li>
+      ))}
+    </ul>
   );
 }

@@ -59,6 +59,7 @@ const job: JobReport = {
     sentence: "Rank 1 loads data slowly.",
     busy_share: 0,
     headline: "",
+    leak: "",
     where: "",
   },
   ...{ findings: [], unchecked: [], clear: [], notes: ["two recordings overlap"] },
