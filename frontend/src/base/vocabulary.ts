@@ -159,11 +159,12 @@ export const SYNC_KINDS: Readonly<Record<"print" | "size" | "condition" | "item"
   "copy": {"word": "Copy", "noun": "copy", "explanation": "A copy whose direction is not recorded."}
 };
 
-export const HOST_KINDS: Readonly<Record<"input" | "operator" | "call" | "python", Term>> = {
+export const HOST_KINDS: Readonly<Record<"input" | "operator" | "call" | "python" | "backward", Term>> = {
   "input": {"word": "Data loading", "noun": "data loading", "explanation": "The data loader, all of it together."},
   "operator": {"word": "Operator", "noun": "operator", "explanation": "A PyTorch operator on the CPU."},
   "call": {"word": "Runtime call", "noun": "runtime call", "explanation": "A call of the CUDA or HIP runtime or driver."},
-  "python": {"word": "Python", "noun": "Python", "explanation": "Python code between operators."}
+  "python": {"word": "Python", "noun": "Python", "explanation": "Python code between operators."},
+  "backward": {"word": "Backward pass", "noun": "backward pass", "explanation": "What autograd takes between the operators of a backward pass."}
 };
 
 export const EVENT_KINDS: Readonly<Record<"other" | "cpu_op" | "user_annotation" | "python_function" | "runtime" | "driver" | "kernel" | "memcpy" | "memset" | "gpu_user_annotation" | "overhead" | "cuda_sync" | "instant" | "communication" | "mtia" | "ascend", Colored>> = {

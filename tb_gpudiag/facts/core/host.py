@@ -217,10 +217,8 @@ class Host:
     @cached_property
     def place(self) -> Int32:
         """Number (see `frame`) of the nearest frame that a user could change (frames.place_frame), or NONE.
-
-        Autograd's threads run no Python: there it is the frame of the forward operator that created the node.
-        """
-        return self._with_forward(self.tree.nearest(self._own_frames[1]))
+        In a backward pass, that of the node's forward operator, unless the node itself runs Python."""
+        return self._with_forward(self._own_frames[1])
 
     @cached_property
     def caller(self) -> Int32:
@@ -228,7 +226,7 @@ class Host:
         operator's."""
         frames, own = self._own_frames
         installed = np.array([is_installed(frame) for frame in frames] or [False], np.bool_)
-        return self._with_forward(self.tree.fill(np.where(installed[own], NONE, own)))
+        return self._with_forward(np.where(installed[own], NONE, own))
 
     @cached_property
     def library_call(self) -> Int32:
@@ -253,7 +251,7 @@ class Host:
     @cached_property
     def module(self) -> Int32:
         """Event of the nearest `nn.Module: X`, or NONE; in backward the forward operator's."""
-        return self._with_forward(self.tree.nearest_of(match(self.events, marks.MODULE)))
+        return self._with_forward(numbers_of(match(self.events, marks.MODULE)))
 
     @cached_property
     def forward(self) -> Int32:
@@ -268,13 +266,14 @@ class Host:
         """Mask of the events that autograd's nodes ran, shape (n,)."""
         return self.backward_node != NONE
 
-    def _with_forward(self, found: Int32) -> Int32:
-        """Fill `found` where it is NONE from the forward operator with the same sequence number."""
-        inside, forward = np.flatnonzero(self.in_backward), self.forward_by_sequence
-        lacking = inside[found[inside] == NONE]
-        creator = self.creators(self.backward_node[lacking], forward[found[forward] != NONE])
-        found[lacking[creator != NONE]] = found[creator[creator != NONE]]
-        return found
+    def _with_forward(self, own: Int32) -> Int32:
+        """Return the nearest of these values around each event, or NONE; around a node of autograd, that
+        around the forward operator that created it, where one is known."""
+        found, forward = self.tree.nearest(own), self.forward_by_sequence
+        creator = self.creators(self.backward_nodes, forward[found[forward] != NONE])
+        of_forward = own.copy()
+        of_forward[self.backward_nodes] = np.where(creator == NONE, NONE, found[creator])
+        return self.tree.fill(of_forward)
 
     def creators(self, node: Numbers, forward: Int64) -> Int64:
         """Return which of the forward operators created each of autograd's nodes, or NONE, shape of `node`.
@@ -364,7 +363,8 @@ class Host:
             frames = [*numbers, None]
             lines = [number(at_line(frames[at], events.calling_lines[line])) for at, line in pairs.T.tolist()]
             own[called] = np.array(lines, np.int64)[which.reshape(-1)]
-        stacked = events.call_stack != NONE
+        # Where functions are recorded, these repeat their names.
+        stacked = (events.call_stack != NONE) & (not python.any())
         of_stack = np.array([number(stack_place(stack)) for stack in events.call_stacks], np.int64)
         own[stacked] = of_stack[events.call_stack[stacked]]
         return list(numbers), own

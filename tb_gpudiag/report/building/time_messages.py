@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int32, Numbers, UInt8, summed
+from tb_gpudiag.arrays import NONE, Bool, Int32, Numbers, UInt8, marked, summed
 from tb_gpudiag.facts.core.causes import Cause, CauseSpans
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Window, longest, numbered
@@ -142,13 +142,14 @@ def _hotspot(spot: Hotspot, steps: int) -> pb.LaunchHotspot:
 
 HOST_LIMIT = 20
 
-KINDS = ("input", "operator", "call", "python")
-_INPUT, _OPERATOR, _CALL, _PYTHON = range(len(KINDS))
+KINDS = ("input", "operator", "call", "python", "backward")
+_INPUT, _OPERATOR, _CALL, _PYTHON, _BACKWARD = range(len(KINDS))
+_UNNAMED = {_INPUT: "data loading", _BACKWARD: "backward pass, between operators"}
 
 
 def host_table(host: Host, spans: CauseSpans, window: Window) -> pb.Table:
     """The main thread's time by operator, call and Python frame, most time first. All of data loading is one
-    activity. spans: that time, in the step window."""
+    activity, and so is what autograd takes between operators. spans: that time, in the step window."""
     if not len(spans.start_ns):
         return table_message("host", [], first=0)
     length_ns = spans.end_ns - spans.start_ns
@@ -180,21 +181,20 @@ def _kinds_and_names(host: Host, is_input: Bool, event: Numbers) -> tuple[UInt8,
     kind = np.full(len(event), _PYTHON, np.uint8)
     kind[category == Category.CPU_OP] = _OPERATOR
     kind[np.isin(category, CALL_CATEGORIES)] = _CALL
+    kind[marked(host.engine_wait, event)] = _BACKWARD
     kind[is_input] = _INPUT
     # Python is listed under the nearest frame of the user's own, not under the built-in that ran. Numbers of
     # frames come after those of names.
     name = np.where(known, events.name[safe], NONE)
     frame = np.where(known & (kind == _PYTHON), host.place[safe], NONE)
     name = np.where(frame == NONE, name, frame + len(events.names))
-    name[is_input] = NONE
+    name[np.isin(kind, np.array(list(_UNNAMED)))] = NONE
     return kind, name
 
 
 def _label(host: Host, kind: int, name: int) -> str:
-    if kind == _INPUT:
-        return "data loading"
     if name == NONE:
-        return "(nothing recorded)"
+        return _UNNAMED.get(kind, "(nothing recorded)")
     names = host.events.names
     return names[name] if name < len(names) else str(host.frame(name - len(names)))
 

@@ -19,7 +19,7 @@ def _places(trace: TraceBuilder, folder: Path, *, by_operator: bool = False) -> 
     """All operators by place, by their time."""
     host: Host = facts_of(trace, folder).host
     event = np.flatnonzero(host.operator == np.arange(len(host.events)))
-    return by_place(host, event, host.events.duration_ns[event], by_operator=by_operator, most=5)
+    return by_place(host, event, host.events.duration_ns[event], by_operator=by_operator, most=9)
 
 
 def test_a_function_in_a_package_has_the_function_that_called_it(tmp_path: Path) -> None:
@@ -112,3 +112,29 @@ def test_on_real_traces_few_functions_ran_when_the_recording_began(file: str) ->
     host = real_facts(file).host
     frames = [host.frame(place) for place in np.unique(host.place)]
     assert sum(frame is not None and frame.line_kind == LineKind.UNKNOWN for frame in frames) <= 200
+
+
+def test_a_backward_pass_is_where_its_forward_operators_are_not_where_it_was_called(tmp_path: Path) -> None:
+    """On a CPU it runs in the thread, and so inside the frame, that called it."""
+    trace = TraceBuilder()
+    main = trace.thread()
+    step = main.frame("train.py(12): step", at=0, us=1000)
+    model = step.frame("nn.Module: Net_0", at=10, us=200).frame("net.py(5): forward", at=20, us=100)
+    model.op("aten::mm", at=30, us=5, sequence=1)
+    model.op("Rows", at=40, us=10, sequence=2)
+    engine = step.frame(
+        "<built-in method run_backward of torch._C._EngineBase object at 0x1>", at=300, us=600
+    )
+    rows = engine.op("RowsBackward", at=310, us=200, sequence=2, forward_thread=1)
+    rows.frame("net.py(40): backward", at=320, us=180).op("aten::select", at=330, us=100)
+    engine.op("MmBackward0", at=520, us=300, sequence=1, forward_thread=1).op("aten::mm", at=530, us=280)
+    engine.op("torch::autograd::AccumulateGrad", at=830, us=50)
+    found = {(str(one.frame), one.operator): one.module for one in _places(trace, tmp_path, by_operator=True)}
+    assert found == {
+        ("forward (net.py, defined at line 5)", "aten::mm"): "Net_0",
+        ("forward (net.py, defined at line 5)", "MmBackward0"): "Net_0",
+        ("forward (net.py, defined at line 5)", "Rows"): "Net_0",
+        ("forward (net.py, defined at line 5)", "RowsBackward"): "Net_0",
+        ("backward (net.py, defined at line 40)", "aten::select"): "Net_0",
+        ("step (train.py, defined at line 12)", "torch::autograd::AccumulateGrad"): "",
+    }

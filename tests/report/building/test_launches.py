@@ -65,3 +65,15 @@ def test_host_activities_and_families_have_time_ranges() -> None:
     assert ranges_of(report, "host", loading) == [(10, 610, -1), (1010, 1610, -1)]
     copies = [row["family"] for row in rows_of(report, "kernel_families")].index("Data movement")
     assert ranges_of(report, "kernel_families", copies) == [(645, 675, 0), (1645, 1675, 0)]
+
+
+def test_autograd_between_operators_is_an_activity_and_not_the_line_that_called_it(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    for number in range(3):
+        main.step(number, at=1000 * number, us=1000)
+        step = main.frame("train.py(12): step", at=1000 * number + 1, us=998)
+        engine = "<built-in method run_backward of torch._C._EngineBase object at 0x1>"
+        step.frame(engine, at=1000 * number + 100, us=800).op("MmBackward0", at=1000 * number + 200, us=600)
+    rows = {row["activity"]: row["kind"] for row in rows_of(report_of(trace, tmp_path), "host")}
+    assert rows["backward pass, between operators"] == "Backward pass"
