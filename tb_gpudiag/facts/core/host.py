@@ -50,10 +50,6 @@ class Host:
         self.tree = HostTree(events)
 
     @cached_property
-    def _is_call(self) -> Bool:
-        return self.events.among(*CALL_CATEGORIES)
-
-    @cached_property
     def _named_tasks(self) -> tuple[Int32, Bool]:
         of_libraries = kind_by_name(self.events, TASK_NAMES.items(), NONE)
         computes = match(self.events, marks.MODULE) | match(self.events, operators.MULTIPLIES)
@@ -140,8 +136,7 @@ class Host:
     @cached_property
     def engine_wait(self) -> Bool:
         """Mask of frames that wait for autograd's engine."""
-        python = self.events.category == Category.PYTHON_FUNCTION
-        return match(self.events, torch_frames.ENGINE_WAIT) & python
+        return match(self.events, torch_frames.ENGINE_WAIT) & self.python
 
     @cached_property
     def see_through(self) -> Bool:
@@ -150,25 +145,22 @@ class Host:
         These frames did not return within the recording, for example because they were open when it began.
         They are ignored: what is inside them belongs to the spans around them.
         """
-        python = self.events.category == Category.PYTHON_FUNCTION
-        return python & match(self.events, PROFILER_FRAME) & self._holds_work
+        return self.python & match(self.events, PROFILER_FRAME) & self._holds_work
 
     @cached_property
     def _holds_work(self) -> Bool:
         """Mask of host spans with an operator or a call below them."""
-        work = (self.events.category == Category.CPU_OP) | self._is_call
+        work = (self.events.category == Category.CPU_OP) | self.events.among(*CALL_CATEGORIES)
         return self.tree.any_below(work & ~match(self.events, PROFILER_FRAME))
 
     @cached_property
     def of_job(self) -> bool:
         """Whether there is anything that a job does on the host: operators, annotations, or Python outside of
         the profiler's own beginning and end."""
-        events = self.events
-        if events.among(Category.CPU_OP, Category.USER_ANNOTATION).any():
+        if self.events.among(Category.CPU_OP, Category.USER_ANNOTATION).any():
             return True
-        python = (events.category == Category.PYTHON_FUNCTION) & (self.tree.depth >= 0)  # not of 0 µs
-        own = python & match(events, PROFILER_FRAME)
-        return bool((python & ~self.tree.under(own) & ~self.tree.any_below(own)).any())
+        own = self.python & match(self.events, PROFILER_FRAME)
+        return bool((self.python & ~self.tree.under(own) & ~self.tree.any_below(own)).any())
 
     @cached_property
     def cause(self) -> UInt8:
@@ -222,18 +214,26 @@ class Host:
 
     @cached_property
     def caller(self) -> Int32:
-        """Number of the nearest frame outside of installed packages, or NONE; in backward the forward
-        operator's."""
+        """Number of the nearest frame outside of installed packages, or NONE; in backward as for `place`."""
         frames, own = self._own_frames
         installed = np.array([is_installed(frame) for frame in frames] or [False], np.bool_)
         return self._with_forward(np.where(installed[own], NONE, own))
 
     @cached_property
+    def python(self) -> Bool:
+        """Mask of Python's frames that take time, shape (n,)."""
+        return (self.events.category == Category.PYTHON_FUNCTION) & (self.tree.depth >= 0)
+
+    @cached_property
+    def own_function(self) -> Bool:
+        """Mask of those that are functions of the user's own, shape (n,)."""
+        return self.python & np.array([*map(is_own, self.events.names), False], np.bool_)[self.events.name]
+
+    @cached_property
     def library_call(self) -> Int32:
         """Event of the call from the user's own code that each event is in, to a function of a library or of
         Python itself that runs no operators; NONE elsewhere, and where such a function calls back."""
-        python = (self.events.category == Category.PYTHON_FUNCTION) & (self.tree.depth >= 0)
-        own = python & np.array([*map(is_own, self.events.names), False], np.bool_)[self.events.name]
+        python, own = self.python, self.own_function
         caller = np.append(self.tree.nearest_of(python), NONE)[self.tree.parent]
         called = python & ~own & np.append(own, False)[caller]
         called &= ~self.tree.any_below(self.events.category == Category.CPU_OP)
@@ -270,9 +270,9 @@ class Host:
         """Return the nearest of these values around each event, or NONE; around a node of autograd, that
         around the forward operator that created it, where one is known."""
         found, forward = self.tree.nearest(own), self.forward_by_sequence
-        creator = self.creators(self.backward_nodes, forward[found[forward] != NONE])
-        of_forward = own.copy()
-        of_forward[self.backward_nodes] = np.where(creator == NONE, NONE, found[creator])
+        nodes, of_forward = self.backward_nodes, own.copy()
+        creator = self.creators(nodes, forward[found[forward] != NONE])
+        of_forward[nodes] = np.where(creator == NONE, own[nodes], found[creator])
         return self.tree.fill(of_forward)
 
     def creators(self, node: Numbers, forward: Int64) -> Int64:

@@ -18,7 +18,6 @@ from tb_gpudiag.facts.core.operator_inputs import MOST_ELEMENTS, tensor_shapes
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary import marks, operators
-from tb_gpudiag.vocabulary.frames import is_own
 from tb_gpudiag.vocabulary.recorded import Category
 from tb_gpudiag.vocabulary.torch_frames import BY_CHANCE, ZERO_GRAD_FRAME
 
@@ -107,7 +106,7 @@ def _repeats(host: Host, steps: Steps, work: Int64, size: Int64 | None = None) -
 
     work: a number for it, shape (n,), 0 for none. size: what has to grow from call to call, shape (n,)."""
     events, tree = host.events, host.tree
-    python, own, loading = _functions(host)
+    python, own, loading = host.python, host.own_function, host.loader | host.own_loader
     call = np.flatnonzero(python & ~loading & (own | match(events, marks.MODULE)) & (work != 0))
     step = np.searchsorted(steps.start_ns, events.start_ns[call], side="right")
     loads = host.loads(Window(int(NONE), np.iinfo(np.int64).max))
@@ -155,8 +154,10 @@ def same_for_items(host: Host, steps: Steps) -> Bool:
     """Mask of the events in the user's function that takes longest of those below what makes an item or a
     batch, whose calls make equally many calls each, some, and draw no random numbers, shape (n,)."""
     events, tree = host.events, host.tree
-    python, own, loading = _functions(host)
-    mine, around = own & loading, np.append(tree.nearest_of(python), NONE)[tree.parent]
+    mine, around = (
+        host.own_function & (host.loader | host.own_loader),
+        np.append(tree.nearest_of(host.python), NONE)[tree.parent],
+    )
     chance = tree.any_below(match(events, operators.DRAWS) | match(events, BY_CHANCE))
     call = np.flatnonzero(mine & marked(mine, around) & ~chance)
     kind, first = groups(host.names(call), host.names(around[call]))
@@ -165,14 +166,6 @@ def same_for_items(host: Host, steps: Steps) -> Bool:
     same = (np.bincount(kind[ways], minlength=len(first)) == 1) & (np.bincount(kind) > len(steps))
     total_ns = summed(kind, events.duration_ns[call], len(first)) * same * (inside[first] > 0)
     return tree.under(mask_of(call[total_ns[kind] == total_ns.max(initial=1)], len(events)))
-
-
-def _functions(host: Host) -> tuple[Bool, Bool, Bool]:
-    """Masks of Python's frames, of the user's own, and of what is in data loading, shape (n,) each."""
-    events = host.events
-    python = (events.category == Category.PYTHON_FUNCTION) & (host.tree.depth >= 0)
-    own = python & np.array([*map(is_own, events.names), False], np.bool_)[events.name]
-    return python, own, host.loader | host.own_loader
 
 
 def _work(host: Host, columns: Sequence[Int32]) -> Int64:

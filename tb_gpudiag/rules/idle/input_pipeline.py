@@ -8,6 +8,7 @@ from tb_gpudiag.arrays import Bool, marked
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import intersect, subtract, union
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.kernels.little_work import SMALL_NS
 from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.facts.waiting.loading import LoadPart, load_parts, loader_kind
 from tb_gpudiag.rules.answer import (
@@ -113,6 +114,7 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
     mostly = [task for task in _DECIDES[bool(parts)] if tasks.get(task, 0) >= MOSTLY * cost_ns]
     once_ns = int(length_ns[marked(facts.host_work.same_for_items, event)].sum())
     same = once_ns >= MOSTLY * cost_ns
+    in_process = "loop" if length_ns[length_ns < SMALL_NS].sum() >= MOSTLY * cost_ns else "workers"
     gpu, choosing = lost.device != NO_DEVICE, parts.get(LoadPart.INDICES, 0) >= MOSTLY * cost_ns
     cases = (
         (facts.job.pipeline, PIPELINE_FIX),
@@ -120,7 +122,7 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
         (anew, FIXES["one_iterator"]),
         (crowded, FIXES["fewer_workers"]),
         (same, FIXES["once"]),
-        (kind in {"", SINGLE_PROCESS_ITERATOR}, FIXES["workers"]),
+        (kind in {"", SINGLE_PROCESS_ITERATOR}, FIXES[in_process]),
         (receiving, FIXES["receiving"]),
         (gpu, FIXES["more_workers"]),
         (True, replace(FIXES["more_workers"], text=_CHEAPER)),
@@ -153,7 +155,6 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
             Evidence("Batches fetched", number(len(fetched))),
             *([Evidence("From a new iterator", number(int(fetched.fresh.sum()), "batch"))] if anew else []),
             *([Evidence("Mean wait per step", duration(cost_ns / steps))] if steps else []),
-            *Evidence.some("Loader", kind),
         ],
         places=places(facts.host, event, length_ns),
         ranges=lost.ranges(chosen),

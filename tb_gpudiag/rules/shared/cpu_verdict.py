@@ -69,6 +69,7 @@ def _host(facts: Facts, lost: Lost, spent: CpuTime, unseen_ns: int, start: str) 
     if first == "tasks":
         task = HostTask(int(spent.task_ns.argmax()))
         most_ns, where = int(spent.task_ns[task]), HOST_TASK_FIXES[task].activity
+        said = f"{HOST_TASK_FIXES[task].label} limits this job."
     besides = near and spent.computing_ns > most_ns
     if besides:
         computing = share(spent.computing_ns, window_ns)
@@ -112,7 +113,7 @@ _WORDS = {
     "overhead": ("in operators of a few microseconds each", "Dispatching small operators limits this job."),
     "compile": ("compiling", "Compilation limits this job."),
     "evaluation": ("evaluating the model", "Evaluation limits this job."),
-    "tasks": ("in work such as logging and saving", "The host's own work limits this job."),
+    "tasks": ("in work such as logging and saving", ""),
     "communication": ("in collectives", "Communication limits this job."),
     "waiting": ("waiting in a call", "What the main thread waits for limits this job."),
 }

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Replay
 from tb_gpudiag.facts.replay.unslowed import Unslowed
 from tb_gpudiag.facts.waiting.host_lead import HostLead
-from tb_gpudiag.facts.waiting.overhead import LEAST, MOST
+from tb_gpudiag.facts.waiting.overhead import LEAST, LIKELY, LIKELY_ON_CPU, MOST
 from tb_gpudiag.rules.answer import Evidence, Finding, Fix, Severity
 from tb_gpudiag.rules.rule import AnyRule
 from tb_gpudiag.rules.shared.lost_time import COMPUTE_SHARE
@@ -199,23 +201,24 @@ def without_recorder(found: Finding, rule: AnyRule, facts: Facts) -> Finding:
     the step window without it.
 
     It is an ERROR only if it would still be one after subtracting the largest estimate, and a hint if nothing
-    would be found after subtracting, on a GPU, the smallest one, or without one the largest.
+    would be found after subtracting, on a GPU, the smallest one, or without one the most likely.
     """
     if found.slowed is None or found.records_again:
         return found
     cost, time, window_ns = facts.host_work.recorder_cost, found.slowed.time, facts.window.duration_ns
-    on_gpu, least_ns = facts.device is not None, cost.spent_ns(time, LEAST)
+    on_gpu = facts.device is not None
     # Without a GPU, the time is the main thread's own.
-    most_ns = max(least_ns, (cost.delayed_ns if on_gpu else cost.spent_ns)(time, MOST))
+    spent, likely = (cost.delayed_ns, LIKELY) if on_gpu else (cost.spent_ns, LIKELY_ON_CPU)
+    all_ns = np.minimum.accumulate([spent(time, MOST), spent(time, likely), cost.spent_ns(time, LEAST)])
     if trusted_replay(facts) is not None:
         # The whole window is not shorter than the replay without the recorder.
-        most_ns = min(most_ns, max(0, window_ns - facts.unslowed.least_ns))
-        least_ns = min(least_ns, most_ns)
+        all_ns = np.minimum(all_ns, max(0, window_ns - facts.unslowed.least_ns))
+    most_ns, likely_ns, least_ns = all_ns.tolist()
     if most_ns < LEAST_PART * found.cost_ns:
         return found
-    low, high = (_corrected(found.cost_ns, spent_ns, window_ns) for spent_ns in (most_ns, least_ns))
+    low, about, high = (_corrected(found.cost_ns, ns, window_ns) for ns in all_ns.tolist())
     severity = found.severity
-    if (high if on_gpu else low) < found.slowed.least_share:
+    if (high if on_gpu else about) < found.slowed.least_share:
         severity = Severity.INFO
     elif severity is None and rule.error_share is not None and low < rule.error_share:
         severity = rule.severity
@@ -223,8 +226,9 @@ def without_recorder(found: Finding, rule: AnyRule, facts: Facts) -> Finding:
     counted = [count(frames, "Python frame"), *([count(operators, "operator")] if operators else [])]
     return replace(
         found,
-        summary=f"{found.summary} Recording frames and operators takes an estimated {time_ns(least_ns)} "
-        f"to {time_ns(most_ns)} of this: without it, the share is about {share(low)} to {share(high)}.",
+        summary=f"{found.summary} Recording frames and operators takes about {time_ns(likely_ns)} of this "
+        f"({time_ns(least_ns)} to {time_ns(most_ns)}): without it, the share is about {share(about)} "
+        f"({share(low)} to {share(high)}).",
         evidence=[
             *found.evidence,
             Evidence(

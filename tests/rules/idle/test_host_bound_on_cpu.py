@@ -389,3 +389,31 @@ def test_only_a_function_of_the_user_s_own_runs_python_in_a_node(
     spans = facts_of(trace, tmp_path).main_thread_spans
     longest = spans.take(spans.end_ns - spans.start_ns >= 2_700_000)
     assert {Cause(one) for one in longest.cause} == {cause}
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "said"),
+    [
+        (
+            "train.py(9): log_metric",
+            "<built-in method recv of socket object at 0x1>",
+            "Logging limits this job.",
+        ),
+        ("train.py(9): update", "torch/serialization.py(944): save", "Saving files limits this job."),
+        ("train.py(9): free", "<built-in function collect>", "Garbage collection limits this job."),
+    ],
+)
+def test_the_verdict_names_the_task_that_takes_most(
+    outer: str, inner: str, said: str, tmp_path: Path
+) -> None:
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    for step in range(4):
+        at = 1000 * step
+        main.step(step, at=at, us=1000)
+        main.frame(outer, at=at + 10, us=700).frame(inner, at=at + 20, us=680)
+        main.op("aten::mm", at=at + 750, us=50, sequence=step)
+        main.op("MmBackward0", at=at + 810, us=150, sequence=step, forward_thread=1)
+    facts = facts_of(trace, tmp_path)
+    verdict = find_verdict(facts)
+    assert (verdict.limiter, said in verdict.sentence) == ("python", True), verdict.sentence
