@@ -65,8 +65,7 @@ _FIXES = json.loads(resources.files(__package__).joinpath("step_variance.json").
 _SAME_OPERATORS = (None, Cause.DISPATCH)
 """What grows if a CPU takes longer for the same operators."""
 
-_STEPS_SHOWN = 5
-_PARTS_SHOWN = 3
+_STEPS_SHOWN, _PARTS_SHOWN = 5, 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,18 +148,21 @@ def _caught_up(uneven: _Uneven, earlier_ns: int) -> bool:
     return bool(saved_ns <= earlier_ns)
 
 
-def _compared(uneven: _Uneven, slow: Bool, facts: Facts) -> Finding:
+def _compared(uneven: _Uneven, slow: Bool, facts: Facts) -> Finding | Clear:
     """Compare slow steps with the others. slow: mask of the steps."""
-    found_only = only_in(facts.host, uneven.steps, slow)
-    only = [(name, ns) for name, ns in found_only if ns >= ONLY_SHARE * uneven.excess_ns]
+    least_ns = ONLY_SHARE * uneven.excess_ns
+    only = [one for one in only_in(facts.host, uneven.steps, slow) if one[1] >= least_ns]
     lost = lost_time(facts)
     found = _finding(uneven, only, facts.host, lost, facts.job, inferred=not facts.recorded.steps)
     if _starts_a_loader(uneven, merged(facts.loader_starts.once, facts.loader_starts.again)):
         found = replace(found, fix=_KEEP_WORKERS)
     is_unseen = _is_unseen(uneven, lost, facts)
     # Under a load a process loses its core wherever it is, so any part of a single step may grow.
-    by_chance = not only and (uneven.pattern.shape is Shape.SINGLE or _runs_the_same_longer(uneven))
-    if facts.device is None and (by_chance or is_unseen):
+    signs = (uneven.pattern.shape is Shape.SINGLE, _runs_the_same_longer(uneven))
+    by_chance = sum(signs) * (not only) * (facts.device is None)
+    if by_chance == len(signs) and not _work(uneven, ""):
+        return Clear(f"{found.title}, and its operators did as well: others may have had the core")
+    if by_chance or (facts.device is None and is_unseen):
         found = replace(found, severity=Severity.INFO)
     return replace(found, sure=not is_unseen)
 
@@ -191,9 +193,8 @@ def _is_unseen(uneven: _Uneven, lost: Lost, facts: Facts) -> bool:
 
 def _runs_the_same_longer(uneven: _Uneven) -> bool:
     """Whether slow steps take longer for the same operators, as they do beside other processes on a CPU."""
-    grown = uneven.grown
-    same_ns = sum(ns for _, ns, cause in grown if cause in _SAME_OPERATORS)
-    return not grown or same_ns >= SAME_GREW * grown[0][1]
+    same_ns = sum(ns for _, ns, cause in uneven.grown if cause in _SAME_OPERATORS)
+    return not uneven.grown or same_ns >= SAME_GREW * uneven.grown[0][1]
 
 
 def _finding(
@@ -201,8 +202,7 @@ def _finding(
 ) -> Finding:
     """only: (name, ns) of what only slow steps ran."""
     times, length_ns = uneven.steps.times, uneven.length_ns
-    slowest, excess_ns = uneven.slowest, uneven.excess_ns
-    grown = uneven.grown
+    slowest, excess_ns, grown = uneven.slowest, uneven.excess_ns, uneven.grown
     main, cause = (grown[0][0], grown[0][2]) if grown else ("", None)
     work = _work(uneven, "Operators" if lost.device == NO_DEVICE else "Kernels and copies")
     longest = ratio(length_ns[slowest[0]] / uneven.usual_ns, "the median")
@@ -304,6 +304,7 @@ def _fix(
         (only, "only"),
         (cause is Cause.INPUT and pattern.shape is Shape.PERIODIC, "in_turns"),
         (cause is Cause.INPUT, "batches"),
+        (cause is Cause.WAITING, "waiting"),
         (not same, "more"),
         (main == COMPUTING, "computing"),
         (True, pattern.shape.name.lower()),

@@ -158,7 +158,7 @@ def test_cannot_tell_without_the_activity_of_a_gpu_that_is_used(tmp_path: Path) 
     assert cannot_tell(RULE.check(facts_of(trace, tmp_path)))
 
 
-def _task(name: str, *, by: str = "train.py(30): log_metrics") -> Act:
+def _task(name: str, *, by: str = "train.py(30): after_batch") -> Act:
     def act(main: HostThread, at: float, us: float) -> None:
         main.frame(by, at=at, us=us)
         main.frame(name, at=at, us=us)
@@ -189,7 +189,7 @@ def test_a_host_task_has_its_own_fix_and_names_the_line_that_calls_it(
     assert found.cost_ns == idle_us * 1000
     assert found.title.startswith(title)
     assert code in found.fix.code
-    assert (found.places[0].file, found.places[0].function) == ("train.py", "log_metrics")
+    assert (found.places[0].file, found.places[0].function) == ("train.py", "after_batch")
     assert figures(found)["Calls"] == (number(1, "call"), number(1, suffix="per step"))
 
 

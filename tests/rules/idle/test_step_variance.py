@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.answer import Severity
+from tb_gpudiag.rules.answer import Clear, Severity
 from tb_gpudiag.rules.idle.step_variance import RULE
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.wording.quantity import duration, number, ratio, share_of
@@ -177,6 +177,33 @@ def test_on_a_cpu_single_steps_that_do_the_same_are_slow_by_chance(tmp_path: Pat
         trace = _steps([100] * 5 + [300] + [100] * 5, extra=extra, gpu=False)
         facts = facts_of(trace, tmp_path)
         assert RULE.severity_of(finding(RULE.check(facts)), facts.window.duration_ns) is severity
+
+
+def test_on_a_cpu_a_single_step_whose_operators_take_longer_had_no_core(tmp_path: Path) -> None:
+    for slow in ([4], [2, 4, 6]):  # every second step is no chance
+        trace = TraceBuilder(devices=())
+        main, at = trace.thread(), 0.0
+        for step in range(8):
+            us = 500 if step in slow else 200
+            main.step(step, at=at, us=us)
+            main.op("aten::mm", at=at + 1, us=us - 2)
+            at += us
+        answer = RULE.check(facts_of(trace, tmp_path))
+        assert isinstance(answer, Clear) is (len(slow) == 1)
+
+
+def test_steps_that_wait_longer_are_to_see_what_they_wait_for(tmp_path: Path) -> None:
+    trace = TraceBuilder(devices=())
+    main, at = trace.thread(), 0.0
+    for step in range(12):
+        us = 900 if step >= 5 else 200
+        main.step(step, at=at, us=us)
+        name = "<built-in method acquire of _thread.lock object at 0x1>"
+        main.frame("replay.py(3): sample", at=at + 1, us=us - 150).frame(name, at=at + 2, us=us - 160)
+        main.op("aten::mm", at=at + us - 140, us=130)
+        at += us
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert "GD102" in found.fix.text
 
 
 def test_on_a_cpu_slow_steps_that_run_more_operators_are_not_called_the_same(tmp_path: Path) -> None:
