@@ -1,4 +1,4 @@
-# cython: annotation_typing=False
+# cython: annotation_typing=False, boundscheck=True
 """CachingAllocator: torch's caching allocator for a GPU.
 
 It follows c10/cuda/CUDACachingAllocator.cpp: sizes in multiples of 512 bytes, a pool for small blocks and one
