@@ -55,7 +55,7 @@ export const LIMITERS: Readonly<Record<"input" | "launch" | "sync" | "python" | 
   "input": {"word": "Data loading", "noun": "waiting for data", "explanation": "The GPU waits for the next batch."},
   "launch": {"word": "Kernel launches", "noun": "kernel launches", "explanation": "Many small kernels: the GPU waits for the host to launch them, or between nodes of a CUDA graph."},
   "sync": {"word": "Synchronization", "noun": "synchronizations", "explanation": "The host waits for the GPU, and the GPU then waits for new work."},
-  "python": {"word": "CPU (the host's own work)", "noun": "Python and operator overhead", "explanation": "The GPU waits for Python code, small operators, logging, saving or the like on the CPU."},
+  "python": {"word": "CPU (Python and operator overhead)", "noun": "Python and operator overhead", "explanation": "The GPU waits for Python code, small operators, logging, saving or the like on the CPU."},
   "evaluation": {"word": "Evaluation", "noun": "evaluation", "explanation": "The job evaluates its model beside the training."},
   "waiting": {"word": "CPU (waiting)", "noun": "waiting on the host", "explanation": "The host waits for another thread, a process, a socket, a file, a lock or a timer."},
   "compile": {"word": "Compilation", "noun": "compilation", "explanation": "The GPU waits while the host compiles or loads GPU code."},
