@@ -240,7 +240,7 @@ it("restores trace, finding and range from a link", async () => {
 it("shows only the memory of a memory snapshot, and nothing about time", async () => {
   await session.reportOf("snapshot");
   const frame = await session.open("snapshot");
-  await frame.locator("h1", { hasText: "CUDA memory snapshot" }).waitFor();
+  await frame.locator("h1", { hasText: /^Memory leak on GPU 0: 4/ }).waitFor();
   await expect.poll(() => frame.locator(".gd-chooser-file").innerText()).toContain("CUDA memory snapshot");
   const tabs = frame.getByRole("navigation", { name: "Views" });
   for (const name of ["Timeline", "Operators", "Host"])
