@@ -84,7 +84,8 @@ def say_where(report: pb.Report) -> None:
 
 
 def own_place(finding: pb.Finding) -> str:
-    """The user's own function, and the line if it is known, that a finding is about; "" if none is."""
+    """The user's own function, and the line if it is known, that a finding is about; "" if none is. The name of
+    an operator is none: it says nothing of where to look."""
     return next(filter(None, (_own(where, called=False) for where in finding.places)), "")
 
 
@@ -93,7 +94,7 @@ def _own(where: pb.Place, *, called: bool = True) -> str:
     the function called."""
     own = where.caller if where.HasField("caller") else where
     frame = _short(_frame(own))
-    spot = _spot(frame, own) if called or not str(frame) else str(frame)
+    spot = _spot(frame, own) if called else str(frame)
     return ", ".join(filter(None, [f"{preposition(own)} {spot}" if spot else "", _candidates(where)]))
 
 
