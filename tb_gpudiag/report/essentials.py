@@ -84,8 +84,7 @@ def say_where(report: pb.Report) -> None:
 
 
 def own_place(finding: pb.Finding) -> str:
-    """The user's own function, and the line if it is known, that a finding is about; "" if none is. The name of
-    an operator is none: it says nothing of where to look."""
+    """The user's own function, and line if known, that a finding is about; "" if an operator is all."""
     return next(filter(None, (_own(where, called=False) for where in finding.places)), "")
 
 

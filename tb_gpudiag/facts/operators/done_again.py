@@ -28,8 +28,8 @@ _SPREAD = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9],
 @dataclass(frozen=True, eq=False)
 class Repeats:
     """One function or module that is called again and again. again: mask of the events in all of its calls
-    but the first of each step, shape (n,). call: one of them, or NONE. per_step: how often a step calls it.
-    """
+    but the first of each step, shape (n,). call: one of them, or NONE. per_step: how many of its calls a step
+    has, or a recording without steps."""
 
     again: Bool
     call: int
@@ -89,8 +89,8 @@ def calls_again(host: Host, steps: Steps) -> Repeats:
 
 
 def calls_on_more(host: Host, steps: Steps) -> Repeats:
-    """Find what a step calls from one function with the same operators, each time on the same amount more: a
-    model that goes over all of a text again for each token that it adds."""
+    """Find what a step, or a recording without, calls from one function with the same operators, each time on
+    the same amount more: a model that goes over all of a text again for each token that it adds."""
     events = host.events
     texts = events.input_shapes
     sizes = [min(MOST_ELEMENTS, sum(map(prod, tensor_shapes(text)))) for text in texts]
@@ -116,9 +116,9 @@ def _repeats(host: Host, steps: Steps, work: Int64, size: Int64 | None = None) -
     names = (host.names(column) for column in (call, host.module[call], around))
     kind, first = groups(step, since, *names, work[call])
     calls, length_ns = np.bincount(kind), summed(kind, events.duration_ns[call], len(first))
-    again_ns = (length_ns - events.duration_ns[call[first]]) * (len(steps) > 0)
-    if size is not None:
-        again_ns *= _grow(kind, size[call])
+    again_ns = length_ns - events.duration_ns[call[first]]
+    # Without steps, equal calls may be one of each step.
+    again_ns *= len(steps) > 0 if size is None else _grow(kind, size[call])
     # The same in all steps.
     one, _ = groups(*(host.names(column)[first] for column in (call, around)))
     of_one_ns = summed(one, again_ns, one.max(initial=0) + 1)
@@ -174,7 +174,7 @@ def _work(host: Host, columns: Sequence[Int32]) -> Int64:
     events = host.events
     mixed = np.zeros(len(events), np.uint64)
     for column, spread in zip(columns, _SPREAD, strict=False):
-        mixed = (mixed ^ (column.astype(np.int64).view(np.uint64) * spread)) * _SPREAD[0]
+        mixed = (mixed ^ ((column + np.int64(1)).view(np.uint64) * spread)) * _SPREAD[0]
         mixed ^= mixed >> np.uint64(32)
     mixed[events.category != Category.CPU_OP] = 0
     return host.tree.sum_below(mixed.view(np.int64))

@@ -68,11 +68,11 @@ def _general(facts: Facts, lost: Lost, spent: CpuTime) -> Finding:
         for names, way in CHEAPER
         if ns >= levels.SIZEABLE * lost.window_ns and names.fullmatch(name)
     ]
-    less = [_UNKNOWN.format(in_quotes(name, 80)) for name, _ in largest[:1]]
-    text, code = " ".join(ways or less), CODE["cores"]
+    any_job, code = [_UNKNOWN.format(in_quotes(name, 80)) for name, _ in largest[:1]], CODE["cores"]
     if multiplies:
-        text = " ".join([*ways, f"{get_a_gpu} On the CPU, try {to_try}."])
+        any_job = [f"{get_a_gpu} On the CPU, try {to_try}."]
         code = CODE["device"].replace(_COMPILE, "") if compiled else CODE["device"]
+    text = " ".join(ways or any_job)
     evidence = [
         Evidence.of_window("In operators", spent.computing_ns, lost.window_ns),
         *(Evidence.of_window(one_line(name, 80), ns, lost.window_ns) for name, ns in largest),

@@ -20,7 +20,6 @@ from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.frames import called
 from tb_gpudiag.vocabulary.marks import module_name
 from tb_gpudiag.wording.format import figures, one_line, share
-from tb_gpudiag.wording.quantity import number
 
 _FIXES = page_fixes("tb_gpudiag.rules.kernels.cpu_computing")
 
@@ -29,12 +28,13 @@ LEAST_GROWING = 8
 
 
 class Said(NamedTuple):
-    """What is said of calls that are made again. least: how many a step makes. more: for the finding."""
+    """What is said of calls that are made again, and of how many at least. more: for the finding."""
 
     of: Callable[[HostWork], Repeats]
     least: int
     how: str
     summary: str
+    label: str
     fix: Fix
     more: Mapping[str, Any]
 
@@ -42,17 +42,19 @@ class Said(NamedTuple):
 EQUAL: Final = Said(
     lambda work: work.calls_again,
     1,
-    "all but the first for",
-    "with the same operators on inputs of the same shapes. Whether the values are the same, too, or those of "
-    "one call depend on the one before, the trace does not show.",
+    "in a step, all but the first for",
+    "in a step, with the same operators on inputs of the same shapes. The trace does not show whether the "
+    "values are the same, too, or one call needs the one before.",
+    "Runs in a step",
     _FIXES["again"],
     {},
 )
 ON_MORE: Final = Said(
     lambda work: work.calls_on_more,
     LEAST_GROWING,
-    "each on more than before, all but the first for",
-    "with the same operators, each time on as much more. So each call goes over what those before it saw.",
+    "in a row, each on more than before, all but the first for",
+    "in a row, with the same operators, each time on as much more: over what those before saw.",
+    "Runs in a row",
     _FIXES["cache"],
     {"severity": Severity.WARNING},
 )
@@ -83,16 +85,14 @@ def with_repeats(
     where = "".join(f" from {place_text(place)}" for place in callers)
     return replace(
         found,
-        title=f"{found.title}: a step runs {name} {times}, {said.how} {lost_share}",
-        summary=f"A step calls {name} {times}{where}, {said.summary} {found.summary}",
+        title=f"{found.title}: {name} runs {times} {said.how} {lost_share}",
+        summary=f"{name} runs {times}{where} {said.summary} {found.summary}",
         places=[*callers, *found.places],  # what calls it is what to change
-        fix=Fix(
-            f"{said.fix.text} {found.fix.text}", f"{said.fix.code}\n\n{found.fix.code}".strip(), said.fix.url
-        ),
+        fix=said.fix,
         evidence=[
             *found.evidence,
-            Evidence("Calls in a step", number(repeats.per_step, "call")),
-            Evidence.of_window("All but the first of each step", again_ns, lost.window_ns),
+            Evidence(said.label, times),
+            Evidence.of_window("All but the first", again_ns, lost.window_ns),
         ],
         **said.more,
     )

@@ -43,10 +43,10 @@ def test_a_module_that_a_step_calls_with_equal_work_is_named(
     backward: str, share: str, tmp_path: Path
 ) -> None:
     found = finding(findings(RULE.check(_calls(tmp_path, widths=(64,), backward=backward)))[-1])
-    assert found.title.endswith(f"a step runs Encoder_0 4 times, all but the first for {share}")
+    assert found.title.endswith(f"Encoder_0 runs 4 times in a step, all but the first for {share}")
     assert "from translate (train.py, defined at line 9)" in found.summary
     assert found.fix.text.startswith("If the inputs of these calls are the same")
-    assert "All but the first of each step" in figures(found)
+    assert "All but the first" in figures(found)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_module_that_a_step_calls_with_equal_work_is_named(
 )
 def test_other_shapes_modules_and_batches_are_no_repeats(others: dict[str, object], tmp_path: Path) -> None:
     found = findings(RULE.check(_calls(tmp_path, **others)))[-1]  # type: ignore[arg-type]
-    assert "a step runs" not in found.title
+    assert "all but the first" not in found.title
 
 
 def test_of_loops_inside_one_another_the_one_with_most_calls_is_named(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_of_loops_inside_one_another_the_one_with_most_calls_is_named(tmp_path: 
                 main.frame("nn.Module: Expert_0", at=begin, us=58)
                 main.op("aten::mm", at=begin + 1, us=56, shapes=[[1, 64], [64, 64]], sequence=99 * i + item)
     found = findings(RULE.check(facts_of(trace, tmp_path)))[-1]
-    assert "a step runs Expert_0 12 times" in found.title
+    assert "Expert_0 runs 12 times in a step" in found.title
 
 
 def _backward(
@@ -168,24 +168,26 @@ def test_dropout_on_a_whole_table_is_work_on_all_of_its_rows(
     assert ("F.embedding" in found.fix.code) == reported
 
 
+@pytest.mark.parametrize("steps", [STEPS, 0])
 @pytest.mark.parametrize(
     ("lengths", "grows"), [(range(96, 108), True), ([8, 9, 11, 15, 23, 39, 71, 135], False)]
 )
 def test_a_model_that_goes_over_a_text_again_for_each_token_is_named(
-    lengths: Sequence[int], *, grows: bool, tmp_path: Path
+    lengths: Sequence[int], steps: int, *, grows: bool, tmp_path: Path
 ) -> None:
-    """Batches that are sorted by length grow, too, but not by as much each time."""
+    """With and without steps. Batches that are sorted by length grow, too, but not by as much each time."""
     trace = TraceBuilder(devices=())
     main = trace.thread()
-    for i in range(STEPS):
+    for i in range(max(1, steps)):
         at = 1_000 * i
-        main.step(i, at=at, us=1_000)
+        if steps:
+            main.step(i, at=at, us=1_000)
         main.frame("sample.py(9): generate", at=at, us=999)
         for call, length in enumerate(lengths):
             main.frame("nn.Module: GPT_0", at=at + 1 + 80 * call, us=78)
             main.op("aten::mm", at=at + 2 + 80 * call, us=76, shapes=[[length, 64], [64, 64]])
     found = finding(findings(RULE.check(facts_of(trace, tmp_path)))[-1])
-    assert ("a step runs GPT_0 12 times, each on more than before" in found.title) == grows
+    assert ("GPT_0 runs 12 times in a row, each on more than before" in found.title) == grows
     assert ("past_key_values" in found.fix.code) == grows
     assert (found.severity == Severity.WARNING) == grows
     assert not grows or found.places[0].function == "generate"
