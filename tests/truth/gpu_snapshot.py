@@ -21,7 +21,7 @@ from torch.profiler import ProfilerActivity, profile
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.memory.caching_allocator import MIB, AllocatorSettings, CachingAllocator, DoesNotFit
+from tb_gpudiag.facts.memory.caching_allocator import MIB, CachingAllocator, DoesNotFit
 from tb_gpudiag.facts.memory.memory_kinds import Allocations
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.vocabulary.recorded import ALLOCATOR_UNIT, Category
@@ -46,13 +46,13 @@ class _Logged(CachingAllocator):
     """Writes down what it gets from the driver and returns."""
 
     def __init__(self, gpu: Gpu) -> None:
-        super().__init__(gpu.room_bytes, AllocatorSettings(expandable=gpu.expandable))
+        super().__init__(gpu.room_bytes, expandable=gpu.expandable)
         self.log: list[tuple[str, int, int]] = []
         self.segments: dict[int, int] = {}
 
     def _from_driver(self, pool: Any, size: int) -> Any:
         block = super()._from_driver(pool, size)
-        if block is not None and not self.settings.expandable:
+        if block is not None and not self.expandable:
             self.segments[block.address] = block.size
             self.log.append(("segment_alloc", block.address, block.size))
         return block
@@ -217,7 +217,7 @@ def _segments(
                 "stream": 0,
                 "segment_type": "small" if length <= 2 * MIB else "large",
                 "segment_pool_id": (0, 0),
-                "is_expandable": allocator.settings.expandable,
+                "is_expandable": allocator.expandable,
                 "allocated_size": taken,
                 "active_size": taken,
                 "frames": [],
@@ -231,7 +231,7 @@ def _ranges(allocator: _Logged) -> list[tuple[int, int]]:
     """Begin and length of each segment. Parts of an expandable one that touch are one."""
     found: list[tuple[int, int]] = []
     for begin, length in sorted(allocator.segments.items()):
-        if found and allocator.settings.expandable and sum(found[-1]) == begin:
+        if found and allocator.expandable and sum(found[-1]) == begin:
             found[-1] = found[-1][0], found[-1][1] + length
         else:
             found.append((begin, length))

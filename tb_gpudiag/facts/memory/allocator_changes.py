@@ -11,7 +11,6 @@ from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.intervals import groups, numbered
 from tb_gpudiag.facts.memory.caching_allocator import (
     SMALL_SEGMENT,
-    AllocatorSettings,
     CachingAllocator,
     DoesNotFit,
 )
@@ -57,13 +56,13 @@ class Start(NamedTuple):
         return inside and _are_apart(*used.T[1:])
 
     def allocator(
-        self, capacity: int, settings: AllocatorSettings, addresses: Iterable[int] = ()
+        self, capacity: int, addresses: Iterable[int] = (), *, expandable: bool = False
     ) -> CachingAllocator:
         """Return the model of the allocator as it was then; with expandable segments, without gaps."""
-        allocator = CachingAllocator(capacity, settings, addresses, self.private)
+        allocator = CachingAllocator(capacity, addresses, self.private, expandable=expandable)
         begins = np.array([begin for begin, _, _ in self.segments], np.int64)
         at = np.searchsorted(begins, [address for _, address, _ in self.used], side="right") - 1
-        if settings.expandable:
+        if expandable:
             for (number, _, size), segment in zip(self.used, at.tolist(), strict=True):
                 allocator.allocate(number, size, self.segments[segment][2])
             return allocator
@@ -121,10 +120,10 @@ def most_allocated(start: Start, changes: AllocatorChanges) -> int:
     return before + max(0, int(np.cumsum(delta).max(initial=0)))
 
 
-def fits(start: Start, changes: AllocatorChanges, capacity: int, settings: AllocatorSettings) -> bool:
+def fits(start: Start, changes: AllocatorChanges, capacity: int, *, expandable: bool = False) -> bool:
     """Whether all of it fits into this much memory. What was free before goes back first."""
     try:
-        allocator = start.allocator(capacity, settings)
+        allocator = start.allocator(capacity, expandable=expandable)
         allocator.return_cached()
         if allocator.reserved_bytes > capacity:
             return False

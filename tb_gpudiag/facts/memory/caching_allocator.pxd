@@ -3,29 +3,27 @@ cimport cython
 
 
 cdef class _Block:
-    cdef public long long address, size, freed_at
+    cdef public long long address, size
     cdef public _Pool pool
     cdef public bint used, mapped
     cdef public _Block before, after
     cpdef bint is_whole(self)
-    cpdef long long age(self)
     cpdef long long room(self)
 
 
 cdef class _Pool:
     cdef public bint small
-    cdef public long long searches, part
+    cdef public long long part
     cdef public list free, holes
 
 
 cdef class CachingAllocator:
     cdef public long long capacity_bytes, reserved_bytes, allocated_bytes
-    cdef public settings
     cdef public dict _used
     cdef dict _pools, _first
     cdef _private, _addresses
-    cdef long long _next, _most_split
-    cdef bint _expandable
+    cdef long long _next
+    cdef public bint expandable
 
     cdef _Pool _pool(self, owner, bint small)
 
@@ -36,11 +34,11 @@ cdef class CachingAllocator:
     cpdef free(self, number)
 
     @cython.locals(pool=_Pool, block=_Block)
-    cpdef bint return_cached(self)
+    cpdef return_cached(self)
 
-    cdef bint _splits(self, _Pool pool, long long size, long long rest)
+    cdef bint _splits(self, _Pool pool, long long rest)
 
-    @cython.locals(at=Py_ssize_t, place=Py_ssize_t, most=cython.longlong, block=_Block, other=_Block)
+    @cython.locals(at=Py_ssize_t, place=Py_ssize_t, block=_Block, other=_Block)
     cdef _Block _best(self, _Pool pool, long long size)
 
     @cython.locals(block=_Block)

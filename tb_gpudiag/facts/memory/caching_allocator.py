@@ -3,8 +3,7 @@
 
 It follows c10/cuda/CUDACachingAllocator.cpp: sizes in multiples of 512 bytes, a pool for small blocks and one
 for large ones, best fit, blocks that are split and merged, segments that are freed when the driver refuses,
-expandable segments that are mapped and unmapped in parts, `max_split_size_mb`, and
-`garbage_collection_threshold`.
+and expandable segments that are mapped and unmapped in parts.
 
 It is compiled where there is a compiler (caching_allocator.pxd has the types), and then takes a third of the
 time.
@@ -15,7 +14,6 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import NamedTuple
 
 from tb_gpudiag.arrays import NONE
 from tb_gpudiag.vocabulary.recorded import ALLOCATOR_UNIT, allocated_bytes
@@ -40,37 +38,18 @@ class DoesNotFit(Exception):
     """The driver has no memory left, although all cached segments were returned."""
 
 
-class AllocatorSettings(NamedTuple):
-    """What PYTORCH_CUDA_ALLOC_CONF sets.
-
-    max_split_bytes: larger blocks are not split. collect_above: `garbage_collection_threshold`, 0 if unset.
-    It has an effect only if the process also calls set_per_process_memory_fraction().
-    """
-
-    expandable: bool = False
-    max_split_bytes: int = ENDLESS
-    collect_above: float = 0.0
-
-
-USUAL, EXPANDABLE = AllocatorSettings(), AllocatorSettings(expandable=True)
-
-
 class _Block:
     def __init__(
         self, address: int, size: int, pool: _Pool, *, mapped: bool = True, before: _Block | None = None
     ) -> None:
         self.address, self.size, self.pool = address, size, pool
         self.used, self.mapped = False, mapped  # not mapped: a hole in an expandable segment
-        self.freed_at = 0  # searches of its pool until then
         self.before = before
         self.after: _Block | None = None
 
     def is_whole(self) -> bool:
         """Whether it is all of its segment."""
         return self.before is None and self.after is None
-
-    def age(self) -> int:
-        return self.pool.searches - self.freed_at
 
     def room(self) -> int:
         """Its size with the hole behind it."""
@@ -80,7 +59,7 @@ class _Block:
 
 class _Pool:
     def __init__(self, small: bool) -> None:
-        self.small, self.searches = small, 0
+        self.small = small
         self.free: list[tuple[int, int, _Block]] = []  # size, address: best fit is the first that fits
         self.holes: list[tuple[int, _Block]] = []  # address; in expandable segments
         # What the driver is asked for at least; expandable segments are mapped in parts of this size.
@@ -92,18 +71,19 @@ class CachingAllocator:
 
     Each stream has blocks of its own, and so has each private pool, as CUDA graphs have them: `owner` is the
     number that the caller gives to one of both. private: owners that keep what they cached.
-    capacity_bytes: what the driver has for it. addresses: of the segments that the driver gives, in order.
+    capacity_bytes: what the driver has for it. expandable: whether segments are, as PYTORCH_CUDA_ALLOC_CONF
+    sets. addresses: of the segments that the driver gives, in order.
     """
 
     def __init__(
         self,
         capacity_bytes: int,
-        settings: AllocatorSettings = USUAL,
         addresses: Iterable[int] = (),
         private: frozenset[int] = frozenset(),
+        *,
+        expandable: bool = False,
     ) -> None:
-        self.capacity_bytes, self.settings = capacity_bytes, settings
-        self._expandable, self._most_split = settings.expandable, settings.max_split_bytes
+        self.capacity_bytes, self.expandable = capacity_bytes, expandable
         self.reserved_bytes = self.allocated_bytes = 0
         self._private = private
         self._pools: dict[tuple[int, bool], _Pool] = {}
@@ -115,7 +95,7 @@ class CachingAllocator:
         pool = self._pools.get((owner, small))
         if pool is None:
             pool = self._pools[owner, small] = _Pool(small)
-            if self._expandable:
+            if self.expandable:
                 self._add_hole(_Block(0, _ROOM - _ROOM % pool.part, pool))
         return pool
 
@@ -148,7 +128,7 @@ class CachingAllocator:
         size = max(ALLOCATOR_UNIT, allocated_bytes(requested))
         pool = self._pool(owner, small=size <= SMALL_BYTES)
         block = self._best(pool, size) or self._new(pool, size)
-        if self._splits(pool, size, block.size - size):
+        if self._splits(pool, block.size - size):
             self._add_free(self._split(block, size))
         block.used = True
         self._used[number] = block
@@ -161,19 +141,15 @@ class CachingAllocator:
         self.allocated_bytes -= block.size
         self._add_free(self._merged(block))
 
-    def return_cached(self) -> bool:
+    def return_cached(self) -> None:
         """Return whole free segments to the driver, and of expandable ones the free parts, as
-        torch.cuda.empty_cache() does. True, in case it helped."""
-        for pool in self._shared():
+        torch.cuda.empty_cache() does."""
+        for pool in [pool for (owner, _), pool in self._pools.items() if owner not in self._private]:
             for _, _, block in list(pool.free):
-                if self._expandable:
+                if self.expandable:
                     self._unmap(block)
                 elif block.is_whole():
                     self._release(block)
-        return True
-
-    def _shared(self) -> list[_Pool]:
-        return [pool for (owner, _), pool in self._pools.items() if owner not in self._private]
 
     def return_segment(self, address: int) -> None:
         """Return the segment that begins there, if it is free as a whole."""
@@ -181,43 +157,37 @@ class CachingAllocator:
         if block is not None and not block.used and block.is_whole():
             self._release(block)
 
-    def _splits(self, pool: _Pool, size: int, rest: int) -> bool:
-        if pool.small or self._expandable:
+    def _splits(self, pool: _Pool, rest: int) -> bool:
+        if pool.small or self.expandable:
             return rest >= ALLOCATOR_UNIT
-        return size < self._most_split and rest > LEAST_LARGE_REST
+        return rest > LEAST_LARGE_REST
 
     def _best(self, pool: _Pool, size: int) -> _Block | None:
-        pool.searches += 1
-        at, most = bisect_left(pool.free, (size, 0)), self._most_split
+        at = bisect_left(pool.free, (size, 0))
         if at == len(pool.free):
             return None
         block = pool.free[at][2]
-        if self._expandable:
+        if self.expandable:
             # A block that can grow counts as large as it can become, so that others are used up first.
             for place in range(at + 1, len(pool.free)):
                 other = pool.free[place][2]
                 if other.room() >= block.room():
                     break
                 block = other
-        elif (size < most <= block.size) or (size >= most and block.size >= size + LARGE_SEGMENT):
-            return None
         self._take_free(block)
         return block
 
     def _new(self, pool: _Pool, size: int) -> _Block:
-        if self.settings.collect_above:
-            self._collect()
         block = self._from_driver(pool, size)
-        if block is None and self._return_oversized(pool, size):
-            block = self._from_driver(pool, size)
-        if block is None and self.return_cached():
+        if block is None:
+            self.return_cached()
             block = self._from_driver(pool, size)
         if block is None:
             raise DoesNotFit
         return block
 
     def _from_driver(self, pool: _Pool, size: int) -> _Block | None:
-        if self._expandable:
+        if self.expandable:
             return self._grown(pool, size)
         wanted = pool.part
         if not pool.small and size >= LEAST_OWN_SEGMENT:
@@ -289,38 +259,6 @@ class CachingAllocator:
         block.mapped = False
         self._add_hole(self._merged(block))
 
-    def _return_oversized(self, pool: _Pool, size: int) -> bool:
-        """With a largest size to split, return a segment that is large enough, or several, the largest first,
-        that are together. Whether there were such."""
-        most = self._most_split
-        if most == ENDLESS or self._expandable:
-            return False
-        wanted = max(size, most)
-        at = bisect_left(pool.free, (wanted, 0))
-        if at < len(pool.free):
-            self._release(pool.free[at][2])
-            return True
-        returned = 0
-        for length, _, block in reversed(pool.free[:at]):
-            if returned >= wanted or length < most:
-                break
-            self._release(block)
-            returned += length
-        return returned >= wanted
-
-    def _collect(self) -> None:
-        """Return the large segments that have not been used for longest, until the rest is small enough."""
-        left = self.reserved_bytes - self.settings.collect_above * self.capacity_bytes
-        large = [pool for pool in self._shared() if not pool.small]
-        found = [block for pool in large for _, _, block in pool.free if block.is_whole()]
-        while left > 0 and found:
-            mean = sum(block.age() for block in found) / len(found)
-            old = [block for block in found if block.age() >= mean]
-            for block in old:
-                left -= block.size
-                self._release(block)
-            found = [block for block in found if block not in old]
-
     def _release(self, block: _Block) -> None:
         self._take_free(block)
         self.reserved_bytes -= block.size
@@ -352,7 +290,6 @@ class CachingAllocator:
 
     def _add_free(self, block: _Block) -> None:
         insort(block.pool.free, (block.size, block.address, block))
-        block.freed_at = block.pool.searches
 
     def _take_free(self, block: _Block) -> None:
         del block.pool.free[bisect_left(block.pool.free, (block.size, block.address))]

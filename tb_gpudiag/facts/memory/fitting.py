@@ -22,9 +22,6 @@ from tb_gpudiag.facts.memory.allocator_changes import (
 )
 from tb_gpudiag.facts.memory.caching_allocator import (
     ENDLESS,
-    EXPANDABLE,
-    USUAL,
-    AllocatorSettings,
     DoesNotFit,
 )
 from tb_gpudiag.facts.memory.memory_kinds import Allocations
@@ -90,8 +87,8 @@ def find_fit(allocations: Allocations, segments: Segments, device: int) -> Fit |
         error_bytes=found[0],
         misplaced=found[1],
         allocations=int((changes.size > 0).sum()),
-        needs_bytes=_least(start, changes, USUAL, low, high),
-        expandable_needs_bytes=_least(start, changes, EXPANDABLE, low, high),
+        needs_bytes=_least(start, changes, low, high),
+        expandable_needs_bytes=_least(start, changes, low, high, expandable=True),
         whole=not start.used,
         start=start,
         changes=changes,
@@ -105,7 +102,7 @@ def _error(start: Start, changes: AllocatorChanges, addresses: list[int]) -> tup
         return None
     error = misplaced = 0
     try:
-        allocator = start.allocator(ENDLESS, USUAL, addresses)
+        allocator = start.allocator(ENDLESS, addresses)
         rows = zip(*(column.tolist() for column in changes), strict=True)
         for number, size, address, _, recorded, owner in rows:
             if recorded == NONE:  # the request that failed
@@ -122,17 +119,17 @@ def _error(start: Start, changes: AllocatorChanges, addresses: list[int]) -> tup
     return error, misplaced
 
 
-def _least(start: Start, changes: AllocatorChanges, settings: AllocatorSettings, low: int, high: int) -> int:
+def _least(start: Start, changes: AllocatorChanges, low: int, high: int, *, expandable: bool = False) -> int:
     """Return the least memory in which all of it fits, from `low`, which may not do, to `high`, which mostly
     does: what was reserved."""
     high = max(low, high)
     for _ in range(MOST_RAISED):
-        if fits(start, changes, high, settings):
+        if fits(start, changes, high, expandable=expandable):
             break
         low, high = high, high + high // 4
     for _ in range(ROUNDS):
         middle = (low + high) // 2
-        if fits(start, changes, middle, settings):
+        if fits(start, changes, middle, expandable=expandable):
             high = middle
         else:
             low = middle

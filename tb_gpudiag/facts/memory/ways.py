@@ -1,4 +1,4 @@
-"""Ways: how a request that failed might have fit, replayed: other settings of the allocator, half of the
+"""Ways: how a request that failed might have fit, replayed: expandable segments, half of the
 batch, blocks of the model whose activations are computed again.
 
 Replays show what the recorded allocations would have done up to that request, not what comes after it. Blocks
@@ -18,7 +18,6 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.memory.allocator_changes import FREED, AllocatorChanges, Start, fits, most_allocated
-from tb_gpudiag.facts.memory.caching_allocator import EXPANDABLE, MIB, USUAL, AllocatorSettings
 from tb_gpudiag.facts.memory.memory_kinds import KINDS, Allocations, MemoryKind
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.frozen import dataclass
@@ -28,17 +27,8 @@ from tb_gpudiag.vocabulary.torch_frames import calls_module
 
 class WayKind(Enum):
     EXPANDABLE = "expandable_segments:True"
-    COLLECT = "garbage_collection_threshold:0.8"
-    MAX_SPLIT = "max_split_size_mb:128"
     HALF_BATCH = "half of the batch"
     CHECKPOINT = "checkpointing"
-
-
-_SETTINGS = {
-    WayKind.EXPANDABLE: EXPANDABLE,
-    WayKind.COLLECT: AllocatorSettings(collect_above=0.8),
-    WayKind.MAX_SPLIT: AllocatorSettings(max_split_bytes=128 * MIB),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,10 +51,8 @@ class Way:
 def find_ways(allocations: Allocations, start: Start, changes: AllocatorChanges, capacity: int) -> list[Way]:
     """Try all ways to make the request that failed fit into this capacity."""
     peak = most_allocated(start, changes)
-    ways = []
-    for kind, settings in _SETTINGS.items():
-        does = fits(start, changes, capacity, settings)
-        ways.append(Way(kind, does, does, peak, peak))
+    does = fits(start, changes, capacity, expandable=True)
+    ways = [Way(WayKind.EXPANDABLE, does, does, peak, peak)]
     halved = [_halved(allocations, changes, sure=sure) for sure in (False, True)]
     ways.append(_way(WayKind.HALF_BATCH, start, halved, capacity))
     activation = _of_kinds(allocations, MemoryKind.ACTIVATION)
@@ -91,13 +79,13 @@ def fits_without(start: Start, changes: AllocatorChanges, capacity: int, gone: I
     )
     kept = ~np.isin(changes.number, gone) | (changes.size < FREED)
     left = AllocatorChanges(*(column[kept] for column in changes))
-    return fits(rest, left, capacity, USUAL)
+    return fits(rest, left, capacity)
 
 
 def _way(
     kind: WayKind, start: Start, cases: list[AllocatorChanges], capacity: int, blocks: Blocks | None = None
 ) -> Way:
-    does = [fits(start, changes, capacity, USUAL) for changes in cases]
+    does = [fits(start, changes, capacity) for changes in cases]
     peaks = [most_allocated(start, changes) for changes in cases]
     return Way(kind, all(does), any(does), min(peaks), max(peaks), blocks)
 

@@ -213,8 +213,6 @@ def _evidence(memory: DeviceMemory, kinds: list[tuple[MemoryKind, int]]) -> Iter
 
 _WAYS = {
     WayKind.EXPANDABLE: "Expandable segments, replayed",
-    WayKind.COLLECT: "garbage_collection_threshold:0.8, replayed",
-    WayKind.MAX_SPLIT: "max_split_size_mb:128, replayed",
     WayKind.HALF_BATCH: "Half of the batch, replayed",
     WayKind.CHECKPOINT: "Checkpointing, replayed",
 }

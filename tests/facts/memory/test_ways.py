@@ -8,7 +8,6 @@ import pytest
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.allocator_changes import AllocatorChanges, fits
-from tb_gpudiag.facts.memory.caching_allocator import AllocatorSettings
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.memory_kinds import MemoryKind
 from tb_gpudiag.facts.memory.ways import WayKind
@@ -89,9 +88,9 @@ def test_the_request_that_failed_fails_in_the_replay_and_no_other(tmp_path: Path
     fit, capacity = memory.fit, memory.capacity_bytes
     assert fit is not None
     assert fit.error_bytes == fit.misplaced == 0
-    assert not fits(fit.start, fit.changes, capacity, AllocatorSettings())
+    assert not fits(fit.start, fit.changes, capacity)
     before = AllocatorChanges(*(column[:-1] for column in fit.changes))
-    assert fits(fit.start, before, capacity, AllocatorSettings())
+    assert fits(fit.start, before, capacity)
 
 
 def test_a_pass_that_fails_fits_with_half_of_the_batch_or_checkpointing(tmp_path: Path) -> None:
@@ -99,7 +98,7 @@ def test_a_pass_that_fails_fits_with_half_of_the_batch_or_checkpointing(tmp_path
     job.forward(9 + 1 / 3)
     memory = job.fail(22, tmp_path)
     ways = {way.kind: way for way in memory.ways}
-    assert not any(ways[kind].may_fit for kind in (WayKind.EXPANDABLE, WayKind.COLLECT, WayKind.MAX_SPLIT))
+    assert not ways[WayKind.EXPANDABLE].may_fit
     assert ways[WayKind.HALF_BATCH].fits
     assert ways[WayKind.HALF_BATCH].high_bytes == (360 + (9 * 46 + 6 + 22) // 2) * MIB
     dropped = ways[WayKind.CHECKPOINT]
