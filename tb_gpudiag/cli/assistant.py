@@ -14,6 +14,7 @@ from tb_gpudiag.cli.assistant_rows import (
     AnswerRow,
     collective_row,
     fitted,
+    held_row,
     largest_causes,
     longest_gaps,
     place_text,
@@ -257,6 +258,7 @@ class Assistant:
             "new_findings": [one_line(f"{f['rule']} {f['title']}") for f in findings["new"][:5]],
             "gone_findings": [one_line(f"{f['rule']} {f['title']}") for f in findings["gone"][:5]],
             **({"mfu": comparison["mfu"]} if "mfu" in comparison else {}),
+            "held_at_peak": [held_row(row) for row in comparison["held"][:10]],
         }
         if finding:
             said = [row["sentence"] for row in comparison["verified"][:3]]

@@ -125,6 +125,13 @@ def site_row(device: str, what: str, site: Mapping[str, Any]) -> AnswerRow:
     return short({"device": device, "what": what, **row, "place": place_text(site.get("place", {}))})
 
 
+def held_row(one: Mapping[str, Any]) -> AnswerRow:
+    """Return what of the memory at the peaks of two sides differs at a place."""
+    was = {"base_line": one["base_place"]["line"]} if "base_place" in one else {}
+    row = row_of(one, "device kind allocator base_bytes candidate_bytes")
+    return {**row, "place": place_text(one["place"]), **was}
+
+
 def largest_causes(causes: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Return the µs of the largest causes, most first."""
     largest = sorted(causes, key=lambda one: -float(one["us"]))[:6]

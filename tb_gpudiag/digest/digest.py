@@ -20,7 +20,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.step_time import StepTime, step_time
 from tb_gpudiag.vocabulary.recorded import Recorder
 
-VERSION: Final = 12
+VERSION: Final = 13
 """Rises whenever the columns change, or what they mean."""
 
 WORK: Final = ("computing", "copying", "communicating")
@@ -142,7 +142,10 @@ HELD: Final = pa.schema(
         ("device", _TEXT),
         ("kind", _TEXT),  # of MemoryKind
         ("allocator", _TEXT),  # operator, or the module where no operator is known
-        ("place", _TEXT),
+        ("function", _TEXT),  # of the user
+        ("file", _TEXT),  # the end of its path: two checkouts of a project have different folders around it
+        ("line", _NUMBER),
+        ("ran", pa.bool_()),  # the line allocates; else the function is defined there
         ("bytes", _NUMBER),
         ("count", _NUMBER),  # of allocations; 0 in the row of a kind for what has no row of its own
     ]

@@ -12,12 +12,13 @@ from tb_gpudiag.digest.digest import HELD, MEMORY, SITES, STEPS, TABLES, WORK, A
 from tb_gpudiag.digest.work_tables import lists, table
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.essentials import busiest, peak_text
+from tb_gpudiag.report.essentials import busiest, frame_of, peak_text
+from tb_gpudiag.vocabulary.frames import LineKind
 from tb_gpudiag.wording.format import one_line
 
 _NS_PER_US: Final = 1_000
 _LONGEST_REASON: Final = 500
-# Of the path of a file: two checkouts of a project have different folders around it.
+# Names of a file's path.
 _NAMES_KEPT: Final = 2
 
 
@@ -117,7 +118,7 @@ def _sites(report: pb.Report) -> pa.Table:
         {
             "device": [device for device, _ in rows],
             "operator": [site.operator for _, site in rows],
-            "place": [_place_text(site.place) for _, site in rows],
+            "place": [str(frame_of(site.place).without_line()) for _, site in rows],
             "bytes_per_step": [int(site.bytes_per_step) for _, site in rows],
             "bytes": [int(site.bytes) for _, site in rows],
         },
@@ -125,23 +126,22 @@ def _sites(report: pb.Report) -> pa.Table:
 
 
 def _held(report: pb.Report) -> pa.Table:
-    rows: list[tuple[str, int, str, str, int, int]] = []
+    rows: list[tuple[str, str, str, str, str, int, bool, int, int]] = []
     for memory in report.memory:
         rest = {kind.kind: kind.bytes for kind in memory.peak_kinds}
         for owner in memory.peak_owners:
             rest[owner.kind] = rest.get(owner.kind, 0.0) - owner.bytes
-            allocator = owner.operator or owner.module
-            place = _place_text(owner.place, _NAMES_KEPT)
-            rows.append((_name(memory), owner.kind, allocator, place, int(owner.bytes), owner.count))
-        rows += [(_name(memory), kind, "", "", int(size), 0) for kind, size in rest.items() if size > 0]
-    columns = {name: [row[at] for row in rows] for at, name in enumerate(HELD.names)}
-    return table(HELD, columns | {"kind": [pb.MemoryKind.Kind.Name(row[1]) for row in rows]})
-
-
-def _place_text(place: pb.Place, names: int = 0) -> str:
-    """names: how many names of the file's path are kept, from its end; 0 for all."""
-    file = "/".join(place.file.split("/")[-names:])
-    return f"{place.function} ({file})" if file else place.function
+            frame = frame_of(owner.place)
+            file = "/".join(frame.file.replace("\\", "/").split("/")[-_NAMES_KEPT:])
+            at = frame.function, file, frame.line, frame.line_kind is LineKind.RUNNING
+            kind, allocator = pb.MemoryKind.Kind.Name(owner.kind), owner.operator or owner.module
+            rows.append((_name(memory), kind, allocator, *at, int(owner.bytes), owner.count))
+        rows += [
+            (_name(memory), pb.MemoryKind.Kind.Name(kind), "", "", "", 0, False, int(size), 0)
+            for kind, size in rest.items()
+            if size > 0
+        ]
+    return table(HELD, {name: [row[at] for row in rows] for at, name in enumerate(HELD.names)})
 
 
 def _without_ranges(finding: pb.Finding) -> pb.Finding:

@@ -47,15 +47,16 @@ def ends_job(field: Callable[[str], Any]) -> bool:
     return bool(field("severity") == pb.Finding.ERROR and family_of(field("first_rule")) == "memory")
 
 
-def code_place(where: pb.Place) -> str:
-    """The function with its file and line, as much of it as is known."""
-    return str(_frame(where))
+def code_place(where: pb.Place, was: pb.Place | None = None) -> str:
+    """The function with its file and line, as much of it as is known. was: before an edit of the file."""
+    before = f" (was line {was.line})" if was is not None and was.line else ""
+    return f"{frame_of(where)}{before}"
 
 
 def full_place(where: pb.Place) -> str:
     """The function, operator, module, `record_function` and caller, as much of it as is known."""
     parts = [
-        _spot(_frame(where), where),
+        _spot(frame_of(where), where),
         *_ranges(where),
         f"called from {code_place(where.caller)}" if where.HasField("caller") else "",
         _candidates(where),
@@ -65,7 +66,7 @@ def full_place(where: pb.Place) -> str:
 
 def short_place(where: pb.Place) -> str:
     """The same with the user's own function first and with fewer folders: its end may be cut off."""
-    through = f"through {_spot(_short(_frame(where)), where)}" if where.HasField("caller") else ""
+    through = f"through {_spot(_short(frame_of(where)), where)}" if where.HasField("caller") else ""
     return ", ".join(filter(None, [_own(where), through, *_ranges(where)]))
 
 
@@ -92,7 +93,7 @@ def _own(where: pb.Place, *, called: bool = True) -> str:
     """`in load (train.py, defined at line 7), probably line 9: x = resize(x)`. called: also the operator that
     the function called."""
     own = where.caller if where.HasField("caller") else where
-    frame = _short(_frame(own))
+    frame = _short(frame_of(own))
     spot = _spot(frame, own) if called else str(frame)
     return ", ".join(filter(None, [f"{preposition(own)} {spot}" if spot else "", _candidates(where)]))
 
@@ -123,8 +124,9 @@ def _candidates(where: pb.Place) -> str:
 
 def preposition(where: pb.Place) -> str:
     """`at` a line that ran, `in` a function."""
-    return _frame(where).preposition
+    return frame_of(where).preposition
 
 
-def _frame(where: pb.Place) -> Frame:
+def frame_of(where: pb.Place) -> Frame:
+    """A place of a report as a frame."""
     return Frame(where.file, where.line, where.function, LineKind(where.line_kind))

@@ -1242,12 +1242,13 @@ class HeldDifference(_message.Message):
     device: str
     kind: MemoryKind.Kind
     allocator: str
-    place: str
+    place: Place
     base_bytes: float
     candidate_bytes: float
     base_count: int
     candidate_count: int
-    def __init__(self, device: _Optional[str] = ..., kind: _Optional[_Union[MemoryKind.Kind, str]] = ..., allocator: _Optional[str] = ..., place: _Optional[str] = ..., base_bytes: _Optional[float] = ..., candidate_bytes: _Optional[float] = ..., base_count: _Optional[int] = ..., candidate_count: _Optional[int] = ...) -> None: ...
+    base_place: Place
+    def __init__(self, device: _Optional[str] = ..., kind: _Optional[_Union[MemoryKind.Kind, str]] = ..., allocator: _Optional[str] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ..., base_bytes: _Optional[float] = ..., candidate_bytes: _Optional[float] = ..., base_count: _Optional[int] = ..., candidate_count: _Optional[int] = ..., base_place: _Optional[_Union[Place, _Mapping[str, object]]] = ...) -> None: ...
 
 class MfuDifference(_message.Message):
     base: float

@@ -80,12 +80,9 @@ def find_verdict(facts: Facts, ranked: Sequence[RuleFinding] = ()) -> Verdict:
     emptying = emptying_sentences(facts.memory, facts.window.duration_ns)
     ends = [*_failures(facts.memory), *leak_sentences(facts.memory)]
     sentences = [*ends, *sentences_before(facts), said, waits, first, *emptying]
-    headline = next(chain(_ran_out(facts.memory), leak_headlines(facts.memory)), "")
+    ran_out = (f"Out of memory on {one.name}" for one in facts.memory if one.failure and one.ran_out)
+    headline = next(chain(ran_out, leak_headlines(facts.memory)), "")
     return replace(verdict, sentence=" ".join(filter(None, sentences)), headline=headline)
-
-
-def _ran_out(memories: Sequence[DeviceMemory]) -> Iterator[str]:
-    return (f"Out of memory on {memory.name}" for memory in memories if memory.failure and memory.ran_out)
 
 
 def _failures(memories: Sequence[DeviceMemory]) -> Iterator[str]:

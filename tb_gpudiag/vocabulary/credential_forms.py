@@ -97,7 +97,8 @@ def kind_of_name(name: str) -> Name:
         return Name.PASSWORD
     if last.endswith(("pass", "pwd", "pw")):
         return _kind_of_pass(before, last, shouted)
-    if _SECRET_WORDS.intersection(words) or _ends_as_secret(before, last):
+    ends_as_secret = last.endswith("apikey") or (before, last) == ("connection", "string")
+    if _SECRET_WORDS.intersection(words) or ends_as_secret:
         return Name.CLEAR
     if last == "auth":
         return Name.HINT
@@ -119,10 +120,6 @@ def _kind_of_pass(before: str, last: str, shouted: bool) -> Name:
     if owned in _OWNERS or (shouted and last.endswith("pass") and last not in _OTHER_PASSES):
         return Name.PASSWORD
     return Name.NOT
-
-
-def _ends_as_secret(before: str, last: str) -> bool:
-    return last.endswith("apikey") or (before, last) == ("connection", "string")
 
 
 def _kind_of_key(before: str, shouted: bool) -> Name:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
+
+_PAGE: Final = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")
+_BLOCKS: Final = dict[str, str](re.findall(r"```python (\w+)\n(.*?)```", _PAGE, re.S))
 
 _OPTIONS: Final = """\
     record_shapes=True,
@@ -36,47 +41,16 @@ RECORDING_OF_HOST_LEAKS: Final = RECORDING.replace(
 ).replace(_SCHEDULE, "    schedule=NotingTensors(schedule(wait=20, warmup=2, active=12, repeat=1)),\n")
 """The same, and which tensors come and go: a leak on the host and a full buffer look alike without it."""
 
-NSYS_RECORDING: Final = """\
-# nsys profile --trace=cuda,nvtx,osrt --cuda-graph-trace=node --cuda-memory-usage=true \\
-#     --sample=process-tree --cudabacktrace=all --python-backtrace=cuda \\
-#     --capture-range=cudaProfilerApi -o my_run python -X perf train.py
-# nsys export --type sqlite my_run.nsys-rep
-import torch
-
-torch.cuda.profiler.start()
-with torch.autograd.profiler.emit_nvtx(record_shapes=True):  # operators; slows the host down
-    for batch in loader:
-        torch.cuda.nvtx.range_push("step")
-        train_step(batch)
-        torch.cuda.nvtx.range_pop()
-torch.cuda.profiler.stop()
-"""
+NSYS_RECORDING: Final = _BLOCKS["nsys"]
 """The same with Nsight Systems."""
 
 RECORDING_FOR_FIGURES: Final = RECORDING.replace(_OPTIONS, "").replace("my_run", "my_run_figures")
 """Without the options that slow down the recorded steps."""
 
-NSYS_RECORDING_FOR_FIGURES: Final = """\
-# nsys profile --trace=cuda,nvtx --sample=none --cuda-graph-trace=node \\
-#     --capture-range=cudaProfilerApi -o my_run_figures python train.py
-import torch
-
-torch.cuda.profiler.start()
-for batch in loader:
-    torch.cuda.nvtx.range_push("step")
-    train_step(batch)
-    torch.cuda.nvtx.range_pop()
-torch.cuda.profiler.stop()
-"""
+NSYS_RECORDING_FOR_FIGURES: Final = _BLOCKS["nsys_figures"]
 """Without operators and stacks, which slow down the recorded steps."""
 
-SNAPSHOT_RECORDING: Final = """\
-import torch
-
-torch.cuda.memory._record_memory_history(max_entries=1_000_000, stacks="python")  # before the model
-train()
-torch.cuda.memory._dump_snapshot(f"snapshot_rank{rank}.pickle")
-"""
+SNAPSHOT_RECORDING: Final = _BLOCKS["snapshot"]
 """A memory snapshot with what each allocation was for."""
 
 RECORD_HISTORY: Final = "Call torch.cuda.memory._record_memory_history() before the job allocates"
@@ -88,28 +62,12 @@ RECORDERS: Final[Mapping[str, str]] = {
 }
 """Names of what records."""
 
+_TABLE: Final = [
+    [cell.strip() for cell in row.split("|")] for row in _PAGE.split("\n") if row.startswith("|")
+]
+
 OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
-    "torch": {
-        "gpu": "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]",
-        "steps": "prof.step(), and a schedule",
-        "stacks": "with_stack=True",
-        "shapes": "record_shapes=True",
-        "memory": "profile_memory=True",
-    },
-    "nsys": {
-        "gpu": "--trace=cuda,nvtx,osrt",
-        "steps": 'torch.cuda.nvtx.range_push("step"), and range_pop() at its end',
-        "stacks": "--sample=process-tree --cudabacktrace=all --python-backtrace=cuda, and python -X perf",
-        "shapes": "torch.autograd.profiler.emit_nvtx(record_shapes=True)",
-        "memory": "--cuda-memory-usage=true",
-    },
-    "rocprof": {
-        "gpu": "--kernel-trace --memory-copy-trace --hip-runtime-trace",
-        "steps": 'torch.cuda.nvtx.range_push("step"), range_pop() at its end, and --marker-trace',
-        "stacks": "torch.profiler with with_stack=True",
-        "shapes": "torch.autograd.profiler.emit_nvtx(record_shapes=True), and --marker-trace",
-        "memory": "torch.profiler with profile_memory=True",
-    },
+    recorder: {row[1]: row[_TABLE[0].index(recorder)] for row in _TABLE[2:]} for recorder in RECORDERS
 }
 """What records each part of a trace, by recorder."""
 

@@ -132,6 +132,7 @@ def test_a_client_over_stdio_asks_its_way_from_runs_to_a_gap(log: Path, tmp_path
             assert sites[0]["what"] == "grows"
             assert (await ask("compare", base=slow, candidate=leaking))["verdict"]
             compared = await ask("compare", base=slow, candidate=leaking, finding="GD101")
+            assert any(row["candidate_bytes"] and row["place"] for row in compared["held_at_peak"])
             assert "GD101 input_pipeline" in compared["finding"][0]
             assert [row["rank"] for row in (await ask("job", trace=traces["job"]))["ranks"]] == [0, 1]
             assert "collectives" in await ask("collectives", trace=traces["job"])

@@ -209,6 +209,11 @@ export function codePlace({ file, line, line_kind, function: name }: CodePlace):
   return name && where ? `${name} (${where})` : name || where;
 }
 
+/** The same with where the line was before an edit of the file. Python's twin is `code_place`. */
+export function movedPlace(place: CodePlace, was: CodePlace | undefined): string {
+  return codePlace(place) + (was ? ` (was line ${was.line})` : "");
+}
+
 interface CodePlace {
   readonly file: string;
   readonly line: number;

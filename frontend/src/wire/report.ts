@@ -1683,11 +1683,13 @@ export interface HeldDifference {
   kind: MemoryKind_Kind;
   /** operator or module; empty for what has no row of its own */
   allocator: string;
-  place: string;
+  place: Place | undefined;
   base_bytes: number;
   candidate_bytes: number;
   base_count: number;
   candidate_count: number;
+  /** where the line was in the base, if the file was edited in between */
+  base_place: Place | undefined;
 }
 
 /** Model FLOPs utilization of both sides: means over their recordings. */

@@ -48,14 +48,11 @@ def find_lost_passes(allocations: Allocations, position: int) -> LostPasses | No
     lost = {
         caller: own
         for caller, own in left.items()
-        if _evaluates(caller) or _number(allocations, caller, codes_of[caller], own) >= FEWEST_PASSES
+        if any(EVALUATES.fullmatch(line.partition("): ")[2]) for line in caller.split("\n"))
+        or _number(allocations, caller, codes_of[caller], own) >= FEWEST_PASSES
     }
     caller = max(lost, key=lambda one: int(allocations.bytes[lost[one]].sum()), default="")
     return LostPasses(innermost_place(caller), lost[caller]) if caller else None
-
-
-def _evaluates(caller: str) -> bool:
-    return any(EVALUATES.fullmatch(line.partition("): ")[2]) for line in caller.split("\n"))
 
 
 def _number(allocations: Allocations, caller: str, codes: list[int], own: Int64) -> int:

@@ -19,11 +19,12 @@ from tb_gpudiag.jobs.compare.alignment import (
     rest,
 )
 from tb_gpudiag.jobs.compare.conclusion import conclude
+from tb_gpudiag.jobs.compare.held import MOST_ROWS as MOST_HELD
+from tb_gpudiag.jobs.compare.held import held_changes, is_of_memory
 from tb_gpudiag.jobs.compare.noise import Difference, difference_of_means, difference_of_medians
 from tb_gpudiag.jobs.compare.promise import compare_findings, measured_saving, verified
 from tb_gpudiag.jobs.compare.side import Side, floors
-from tb_gpudiag.jobs.compare.work import MOST_ROWS as MOST_HELD
-from tb_gpudiag.jobs.compare.work import compare_shapes, held_changes, is_of_memory, module_changes
+from tb_gpudiag.jobs.compare.work import compare_shapes, module_changes
 from tb_gpudiag.jobs.report.job_report import job_id
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.views.compose import heading

@@ -10,6 +10,7 @@ from tb_gpudiag.digest.digest import PATH_SEPARATOR, REST
 from tb_gpudiag.jobs.compare.promise import promised_range
 from tb_gpudiag.jobs.step_parts import part_term, signed_ns
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.essentials import code_place, preposition
 from tb_gpudiag.report.views.document import Column, Document, Kind, ReportView, Section, Table, lines, table
 from tb_gpudiag.vocabulary.patterns import lazy_re
 from tb_gpudiag.wording.format import cut_middle, figures, one_line, share, size_bytes, time_us
@@ -43,7 +44,10 @@ def comparison_document(comparison: pb.Comparison, *, of_finding: bool = False) 
             size(row.base_bytes),
             size(row.candidate_bytes),
             _signed_size(row.candidate_bytes - row.base_bytes),
-            " in ".join(filter(None, (_short(row.allocator), row.place))) or REST,
+            f" {preposition(row.place)} ".join(
+                filter(None, (_short(row.allocator), code_place(row.place, row.base_place)))
+            )
+            or REST,
         )
         for row in list(comparison.held)[:ROWS_SHOWN]
     ]

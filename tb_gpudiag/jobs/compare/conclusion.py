@@ -7,18 +7,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from tb_gpudiag.frozen import dataclass
+from tb_gpudiag.jobs.compare.held import is_of_memory, memory_notes, memory_sentence
 from tb_gpudiag.jobs.compare.noise import SAME_WITHIN, Difference, Noise, more_calls, more_work, noise_between
 from tb_gpudiag.jobs.compare.side import Side
-from tb_gpudiag.jobs.compare.work import (
-    Scaling,
-    Shapes,
-    hides_kernels,
-    in_graphs,
-    is_of_memory,
-    memory_notes,
-    memory_sentence,
-    module_changes,
-)
+from tb_gpudiag.jobs.compare.work import Scaling, Shapes, hides_kernels, in_graphs, module_changes
 from tb_gpudiag.jobs.step_parts import change_of_part, signed_ns
 from tb_gpudiag.wording.format import count, figures, in_quotes, one_line, share, time_ns
 from tb_gpudiag.wording.good_recording import RECORDERS

@@ -1,23 +1,19 @@
-"""Whether two sides do the same work (input shapes of the operators that both run, kernels in CUDA graphs),
-and what of the memory at their peaks differs."""
+"""Whether two sides do the same work: input shapes of the operators that both run, kernels in CUDA graphs."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-from tb_gpudiag.digest.digest import Digest, MemoryPeaks, numbers, texts
+from tb_gpudiag.digest.digest import numbers, texts
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.compare.side import Side
-from tb_gpudiag.jobs.ranks.rank_memory import held_at_peak, peak_of, rank_memory_of
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.vocabulary.kernel_names import WHOLE_GRAPH
 from tb_gpudiag.vocabulary.patterns import lazy_re
-from tb_gpudiag.wording.format import count, more_bytes, one_line, share, size_bytes
-from tb_gpudiag.wording.good_recording import RECORD_HISTORY
-from tb_gpudiag.wording.vocabulary import MEMORY_KINDS, term
+from tb_gpudiag.wording.format import one_line
 
 # The same share as for rules about kernels: see rules/shared/recording_advice.py.
 HIDING_SHARE: Final = 0.10
@@ -172,90 +168,3 @@ def hides_kernels(side: Side) -> bool:
     """Return whether such graphs take so much time that too little is known about the side's kernels."""
     graphs, total = in_graphs(side)
     return graphs > 0 and graphs >= HIDING_SHARE * total
-
-
-MOST_ROWS: Final = 50
-
-# Allocators round sizes: a peak that moves by less is the same.
-SAME_WITHIN: Final = 0.01
-
-# The sentence names kinds that are at least this share of the difference.
-_NAMED_KIND: Final = 0.2
-
-
-def is_of_memory(side: Side) -> bool:
-    """Whether the side shows memory and no time: snapshots, or timelines of memory."""
-    return all(digest.about.kind != "trace" for digest in side.digests)
-
-
-def held_changes(base: Side, candidate: Side) -> list[pb.HeldDifference]:
-    """Return the places whose memory at the peak differs, largest difference first. Of each side, the rank
-    with the highest peak counts."""
-    one, other = (held_at_peak(_fullest(side)) for side in (base, candidate))
-    devices = {device for device, *_ in one}, {device for device, *_ in other}
-    if len(devices[0]) == len(devices[1]) == 1:  # the two are compared, whatever their numbers
-        (device,) = devices[0]
-        other = {(device, kind, by, place): held for (_, kind, by, place), held in other.items()}
-    found = [
-        pb.HeldDifference(
-            device=one_line(device),
-            kind=kind,
-            allocator=one_line(allocator),
-            place=one_line(place),
-            base_bytes=before[0],
-            candidate_bytes=after[0],
-            base_count=before[1],
-            candidate_count=after[1],
-        )
-        for key in dict.fromkeys([*one, *other])
-        for (device, kind, allocator, place) in [key]
-        for before, after in [(one.get(key, (0, 0)), other.get(key, (0, 0)))]
-        if before != after
-    ]
-    return sorted(found, key=lambda row: -abs(row.candidate_bytes - row.base_bytes))
-
-
-def memory_sentence(base: Side, candidate: Side) -> str:
-    """Say which side has the higher peak, of what, and whether an allocation failed on one side only."""
-    one, other = (peak_of(_fullest(side)) for side in (base, candidate))
-    sizes = [size_bytes(peak.peak_allocated_bytes) for peak in (one, other)]
-    moved = other.peak_allocated_bytes - one.peak_allocated_bytes
-    if abs(moved) <= SAME_WITHIN * one.peak_allocated_bytes:
-        said = f"The peaks are the same within {share(SAME_WITHIN)}: {sizes[0]} and {sizes[1]}."
-    else:
-        said = f"The candidate allocates {more_bytes(moved)} at its peak: {sizes[1]} instead of {sizes[0]}."
-        kinds: Counter[int] = Counter()
-        for row in held_changes(base, candidate):
-            if row.device in (one.device, other.device):
-                kinds[row.kind] += int(row.candidate_bytes - row.base_bytes)
-        named = [
-            f"{more_bytes(size)} of {term(MEMORY_KINDS, pb.MemoryKind.Kind.Name(kind)).noun}"
-            for kind, size in sorted(kinds.items(), key=lambda item: -abs(item[1]))
-            if abs(size) >= _NAMED_KIND * abs(moved)
-        ]
-        if named:
-            said += f" It has {', '.join(named)}."
-    return f"{said}{_failure(one, other)}"
-
-
-def memory_notes(base: Side, candidate: Side) -> list[str]:
-    """Say which side does not show what held its memory."""
-    peaks = rank_memory_of([_fullest(base), _fullest(candidate)])
-    bare = [("base", "candidate")[at] for at in peaks.without_history.tolist()]
-    return [
-        f"The {name} has no history: nothing shows what held its memory. {RECORD_HISTORY}." for name in bare
-    ]
-
-
-def _failure(base: MemoryPeaks, candidate: MemoryPeaks) -> str:
-    if bool(base.failures) == bool(candidate.failures):
-        return " Allocations failed on both sides." if base.failures else ""
-    failed, name, other = (
-        (candidate, "candidate", "base") if candidate.failures else (base, "base", "candidate")
-    )
-    asked = f", the last one of {size_bytes(failed.failed_bytes)}" if failed.failed_bytes else ""
-    return f" {count(failed.failures, 'allocation')} failed in the {name}{asked}, and none in the {other}."
-
-
-def _fullest(side: Side) -> Digest:
-    return max(side.digests, key=lambda digest: peak_of(digest).peak_allocated_bytes)

@@ -8,9 +8,11 @@ from typing import Final, Literal, TypeVar
 import numpy as np
 
 from tb_gpudiag.arrays import Bool, Int64
-from tb_gpudiag.digest.digest import Digest, MemoryPeaks, numbers, texts
+from tb_gpudiag.digest.digest import Digest, MemoryPeaks
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.vocabulary.frames import Frame, LineKind
+from tb_gpudiag.wording.format import one_line
 from tb_gpudiag.wording.vocabulary import MEMORY_KINDS
 
 BEFORE: Final = pb.MemoryKind.Kind.Name(pb.MemoryKind.before)
@@ -19,8 +21,8 @@ BEFORE: Final = pb.MemoryKind.Kind.Name(pb.MemoryKind.before)
 _UNKNOWN: Final = pb.MemoryKind.Kind.Name(pb.MemoryKind.unknown)
 _NOTHING: Final = MemoryPeaks("", 0, 0, 0)
 
-Held = dict[tuple[str, str, str, str], tuple[int, int]]
-"""Device, kind, allocator and place -> bytes and allocations."""
+Held = dict[tuple[str, str, str, Frame], tuple[int, int]]
+"""Device, kind, allocator and line of the user -> bytes and allocations."""
 
 
 def peak_of(digest: Digest) -> MemoryPeaks:
@@ -30,15 +32,14 @@ def peak_of(digest: Digest) -> MemoryPeaks:
 
 def held_at_peak(digest: Digest) -> Held:
     """Return what was allocated at the peaks."""
-    table = digest.held
     found: Held = {}
-    names = (texts(table, name) for name in ("device", "kind", "allocator", "place"))
-    figures = (numbers(table, name).tolist() for name in ("bytes", "count"))
-    for device, kind, allocator, place, size, number in zip(*names, *figures, strict=True):
-        known = kind if kind in MEMORY_KINDS else _UNKNOWN  # a digest may be anybody's
-        key = (device, known, allocator, place)
+    for row in digest.held.to_pylist():
+        known = row["kind"] if row["kind"] in MEMORY_KINDS else _UNKNOWN  # a digest may be anybody's
+        line_kind = LineKind.RUNNING if row["ran"] else LineKind.DEFINITION
+        place = Frame(one_line(row["file"]), row["line"], one_line(row["function"]), line_kind)
+        key = (row["device"], known, row["allocator"], place)
         held = found.get(key, (0, 0))
-        found[key] = (held[0] + size, held[1] + number)
+        found[key] = (held[0] + row["bytes"], held[1] + row["count"])
     return found
 
 
@@ -63,7 +64,7 @@ class AgainstOthers:
     others_bytes: int
     more_bytes: int
     kinds: list[tuple[str, int]]
-    places: list[tuple[str, int]]
+    places: list[tuple[Frame, int]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +82,7 @@ class RankMemory:
     capacity: Int64
     failed_bytes: Int64
     has_failed: Bool
-    places: list[tuple[str, str, str]]
+    places: list[tuple[str, str, Frame]]
     held: Int64
 
     @property
@@ -119,7 +120,7 @@ class RankMemory:
             others_bytes=median,
             more_bytes=more,
             kinds=kinds,
-            places=[(place, size) for (kind, _, place), size in places if place and kind != BEFORE],
+            places=[(place, size) for (kind, _, place), size in places if str(place) and kind != BEFORE],
         )
 
     def _differences(
@@ -133,7 +134,7 @@ class RankMemory:
 
 def rank_memory_of(members: Sequence[Digest]) -> RankMemory:
     peaks = [peak_of(member) for member in members]
-    columns: list[dict[tuple[str, str, str], int]] = []
+    columns: list[dict[tuple[str, str, Frame], int]] = []
     for member, peak in zip(members, peaks, strict=True):
         own = held_at_peak(member).items()
         columns.append({key[1:]: size for key, (size, _) in own if key[0] == peak.device})

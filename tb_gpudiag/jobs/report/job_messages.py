@@ -274,7 +274,7 @@ def _held_by_rank(facts: JobFacts) -> pb.Table:
             (
                 term(MEMORY_KINDS, kind).word,
                 allocator,
-                place,
+                str(place),
                 int(np.median(held[at])),
                 (int(held[at].max()), f"rank {ranks[int(held[at].argmax())]}"),
                 f"rank {ranks[int(held[at].argmax())]}",

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.rank_memory import AgainstOthers
-from tb_gpudiag.jobs.rules.job_words import capitalized, place_of, ranks_evidence
+from tb_gpudiag.jobs.rules.job_words import capitalized, ranks_evidence
 from tb_gpudiag.jobs.rules.rank_findings import fix_of, places_of
-from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, RuleAnswer
+from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, RuleAnswer, place_at
 from tb_gpudiag.rules.rule import family_of, page_fixes
-from tb_gpudiag.wording.format import in_quotes, more_bytes, ranks_text, size_bytes
+from tb_gpudiag.wording.format import more_bytes, ranks_text, size_bytes
 from tb_gpudiag.wording.good_recording import RECORD_HISTORY
 from tb_gpudiag.wording.quantity import size
 from tb_gpudiag.wording.vocabulary import MEMORY_KINDS
@@ -45,7 +45,7 @@ def check(facts: JobFacts) -> RuleAnswer:
             ranks_evidence(facts, failed),
             *(Evidence(label, size(bytes)) for label, bytes in evidence.items() if bytes),
         ],
-        places={"more": [place_of(place) for place, _ in found.places]}.get(found.holds, places_of(own)),
+        places={"more": [place_at(at) for at, _ in found.places]}.get(found.holds, places_of(own)),
     )
 
 
@@ -59,7 +59,7 @@ def _without_failure(facts: JobFacts) -> RuleAnswer:
 def _compared(rank: str, allocated: int, found: AgainstOthers) -> str:
     """Say whether the others held the same."""
     kinds = [f"{more_bytes(bytes)} of {MEMORY_KINDS[kind].noun}" for kind, bytes in found.kinds]
-    where = [f" {more_bytes(bytes)} in {in_quotes(place, 80)}." for place, bytes in found.places[:1]]
+    where = [f" {more_bytes(bytes)} {place.where}." for place, bytes in found.places[:1]]
     differs = (
         f"{capitalized(rank)} had {size_bytes(allocated)} allocated at its peak, "
         f"{more_bytes(found.more_bytes)} than the median of the others"

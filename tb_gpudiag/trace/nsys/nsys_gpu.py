@@ -113,6 +113,7 @@ def kernels(database: Database, devices: Devices, processes: Processes) -> Itera
         shared = [np.maximum(at[key], 0) for key in ("staticSharedMemory", "dynamicSharedMemory")]
         registers = at["registersPerThread"]
         name = np.where(at["demangledName"] == MISSING, at["shortName"], at["demangledName"])
+        sides = np.stack([at[side] for side in (*_GRID, *_BLOCK)], axis=1)
         yield _work(
             rows,
             Category.KERNEL,
@@ -128,12 +129,8 @@ def kernels(database: Database, devices: Devices, processes: Processes) -> Itera
                     at["staticSharedMemory"] == MISSING, NONE, small(shared[0] + shared[1])
                 ),
             },
-            {"settings": texts_of(np.stack([at[side] for side in (*_GRID, *_BLOCK)], axis=1), _sides)},
+            {"settings": texts_of(sides, lambda each: f"{each[:3]} × {each[3:]}" if min(each) > 0 else "")},
         )
-
-
-def _sides(each: list[int]) -> str:
-    return f"{each[:3]} × {each[3:]}" if min(each) > 0 else ""
 
 
 def copies(database: Database, devices: Devices, processes: Processes) -> Iterator[TracePart]:

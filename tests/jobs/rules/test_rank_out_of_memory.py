@@ -71,7 +71,7 @@ def test_it_says_who_failed_for_what_and_what_it_held_more(tmp_path: Path) -> No
     finding = only_finding(tmp_path)
     assert one_space(finding.title) == "Rank 2 ran out of memory: an allocation of 29.3 GiB failed"
     assert "9 GiB more than the median of the others" in one_space(finding.summary)
-    assert "9 GiB more in “gather (metrics.py)”" in one_space(finding.summary)
+    assert "9 GiB more at metrics.py:7 in gather." in one_space(finding.summary)
     assert [place.function for place in finding.places] == ["gather"]
     assert finding.fix.text.startswith("Give the ranks equal memory")
 

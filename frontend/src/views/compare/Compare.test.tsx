@@ -3,7 +3,7 @@ import { afterEach, expect, it, vi } from "vitest";
 import { plain } from "../../base/format.testdata";
 import { savedFiles } from "../../base/save.testdata";
 import { usePage } from "../../state/store";
-import type { Comparison, ReportState, Finding, TraceEntry, Verified } from "../../wire/report";
+import type { Comparison, Place, ReportState, Finding, TraceEntry, Verified } from "../../wire/report";
 import { answerWith, renderPart } from "../page.testdata";
 import Compare from "./Compare";
 
@@ -28,6 +28,11 @@ function verified(became: Verified["became"], promise: Verified["promise"]): Ver
     ...{ real_us: 2500, real_low_us: 2400, real_high_us: 2700, sentence: "It gave what it promised." },
   };
 }
+
+const PLACE: Place = {
+  ...{ file: "model.py", line: 41, function: "forward", operator: "", us: 0, bytes: 0, line_kind: "RUNNING" },
+  ...{ module: "", range: "", caller: undefined, candidates: [] },
+};
 
 const comparison: Comparison = {
   ...{ base: "b", candidate: "c", base_id: "b", candidate_id: "c", verdict: "FASTER" },
@@ -64,7 +69,8 @@ const comparison: Comparison = {
   memory: [{ device: "GPU 0", what: "peak", base_bytes: 2 ** 30, candidate_bytes: 2 ** 29 }],
   held: [
     {
-      ...{ device: "GPU 0", kind: "activation", allocator: "aten::mm", place: "forward (model.py)" },
+      ...{ device: "GPU 0", kind: "activation", allocator: "aten::mm" },
+      ...{ place: PLACE, base_place: { ...PLACE, line: 38 } },
       ...{ base_bytes: 2 ** 30, candidate_bytes: 2 ** 28, base_count: 4, candidate_count: 1 },
     },
   ],
@@ -142,7 +148,7 @@ it("shows whose memory changed at the peak", async () => {
     "1 GiB",
     "256 MiB",
     "-768 MiB",
-    "aten::mm in forward (model.py)",
+    "aten::mm at model.py:41 in forward (was line 38)",
   ]);
 });
 

@@ -1,4 +1,4 @@
-import { bytes } from "../../base/format";
+import { bytes, movedPlace } from "../../base/format";
 import { word } from "../../base/terms";
 import { MEMORY_FIGURES, MEMORY_KINDS } from "../../base/vocabulary";
 import { signedBytes } from "../../state/comparison";
@@ -28,7 +28,11 @@ const HELD: readonly ShortColumn<HeldDifference>[] = [
   { title: "Device", heads: true, cell: ({ device }) => device },
   { title: "Kind", cell: ({ kind }) => word(MEMORY_KINDS, kind) },
   ...SIDES,
-  { title: "Allocated by", cell: ({ allocator, place }) => [allocator, place].filter(Boolean).join(" in ") },
+  {
+    title: "Allocated by",
+    cell: ({ allocator, place, base_place }) =>
+      [allocator, place && movedPlace(place, base_place)].filter(Boolean).join(" at ") || "(other)",
+  },
 ];
 
 interface Props {
