@@ -368,13 +368,19 @@ class Facts:
         )
         return find_unslowed(self.replay, *spent)
 
-    @cached_property
+    @property
     def unprofiled_share(self) -> float:
-        """How long the step window takes without the recorder, as a share of the recorded time."""
+        """How long the step window likely takes without the recorder, as a share of the recorded time."""
+        return self.unprofiled_shares[1]
+
+    @cached_property
+    def unprofiled_shares(self) -> tuple[float, float, float]:
+        """The same at least, most likely, and at most. Without a GPU, all are the most likely one."""
         if self.device is None or not self.window.duration_ns:
             start_ns, end_ns = np.array([self.window.start_ns]), np.array([self.window.end_ns])
-            return self.without_recorder(Intervals(start_ns, end_ns))
-        return self.unslowed.likely_ns / max(1, self.unslowed.recorded_ns)
+            return (self.without_recorder(Intervals(start_ns, end_ns)),) * 3
+        found, recorded_ns = self.unslowed, max(1, self.unslowed.recorded_ns)
+        return found.least_ns / recorded_ns, found.likely_ns / recorded_ns, found.most_ns / recorded_ns
 
     def without_recorder(self, time: Intervals) -> float:
         """How long these stretches of a CPU's main thread take without the recorder, as a share."""

@@ -209,6 +209,10 @@ export interface StepTime {
   inferred: boolean;
   /** the median without the profiler, estimated: savings are shares of it */
   unprofiled_us: number;
+  /** the same if recording an event takes long; 0 for a job of ranks */
+  unprofiled_least_us: number;
+  /** and if it takes little */
+  unprofiled_most_us: number;
 }
 
 export interface TraceInfo {

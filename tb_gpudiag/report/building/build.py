@@ -77,7 +77,7 @@ def build_report(facts: Facts, file: TraceFile) -> pb.Report:
                 facts.step_time,
                 len(steps),
                 marked=facts.recorded.steps,
-                unprofiled_share=facts.unprofiled_share,
+                unprofiled_shares=facts.unprofiled_shares,
             ),
         )
     )

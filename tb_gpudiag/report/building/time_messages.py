@@ -70,18 +70,22 @@ def device_message(device: DeviceFacts) -> pb.Device:
 
 
 def step_time_message(
-    found: StepTime, steps: int, *, marked: bool, unprofiled_share: float
+    found: StepTime, steps: int, *, marked: bool, unprofiled_shares: tuple[float, float, float]
 ) -> pb.StepTime | None:
-    """How long a step takes; None without steps. unprofiled_share: how much of it without the profiler."""
+    """How long a step takes; None without steps. unprofiled_shares: how much of it without the profiler at
+    least, most likely, and at most."""
     if not steps:
         return None
+    least_us, likely_us, most_us = (us(found.median * share) for share in unprofiled_shares)
     return pb.StepTime(
         median_us=us(found.median),
         low_us=us(found.low),
         high_us=us(found.high),
         steps=steps,
         inferred=not marked,
-        unprofiled_us=us(found.median * unprofiled_share),
+        unprofiled_us=likely_us,
+        unprofiled_least_us=least_us,
+        unprofiled_most_us=most_us,
     )
 
 

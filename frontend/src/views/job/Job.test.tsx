@@ -22,7 +22,16 @@ function rankOf(rank: number, waiting_us: number): JobRank {
 const job: JobReport = {
   ...{ schema_version: 1, generator: "", id: "t0", run: "r", span: "", parallelism: "DDP" },
   ...{ world_size: 3, ranks: [rankOf(0, 800), rankOf(1, 0)], missing_ranks: [2], missing: 1 },
-  step_time: { median_us: 16100, low_us: 0, high_us: 0, steps: 0, inferred: false, unprofiled_us: 11300 },
+  step_time: {
+    median_us: 16100,
+    low_us: 0,
+    high_us: 0,
+    steps: 0,
+    inferred: false,
+    unprofiled_us: 11300,
+    unprofiled_least_us: 0,
+    unprofiled_most_us: 0,
+  },
   clocks: { basis: "COLLECTIVES", residual_us: 4.5 },
   collectives: {
     ...{ matched: 7, unmatched: 2, waiting_us: 800, transfer_us: 200 },
