@@ -8,7 +8,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Int64, Numbers, summed
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import numbered
+from tb_gpudiag.facts.core.intervals import groups, numbered
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.vocabulary.frames import Frame
 from tb_gpudiag.vocabulary.marks import MODULE, module_name
@@ -35,6 +35,20 @@ def by_operator(host: Host, event: Numbers, weight_ns: Int64) -> list[tuple[str,
     total = summed(member, weight_ns[known], len(name))
     order = np.argsort(-total, kind="stable").tolist()
     return [(host.events.names[name[i]], int(total[i])) for i in order]
+
+
+def by_inputs(host: Host, event: Numbers, weight_ns: Int64) -> list[tuple[str, str, int]]:
+    """The same by operator and the shapes of its inputs, as `[[64, 512], [512, 512]]`; "" if not recorded."""
+    operator = np.where(event != NONE, host.operator[event], NONE)
+    known = operator != NONE
+    of, events = operator[known], host.events
+    kind, first = groups(events.name[of], events.shapes[of])
+    total, texts = summed(kind, weight_ns[known], len(first)), [*events.input_shapes, ""]
+    order = np.argsort(-total, kind="stable").tolist()
+    return [
+        (events.names[events.name[of[first[i]]]], texts[events.shapes[of[first[i]]]], int(total[i]))
+        for i in order
+    ]
 
 
 def by_place(

@@ -85,7 +85,7 @@ def only_first_batch(fetched: Batches, work: Work) -> bool:
     kernels = work.by_launch[work.events.category[work.event[work.by_launch]] == Category.KERNEL]
     launched = work.launch_start_ns[kernels]
     between = (launched > fetched.start_ns[0]) & (launched < fetched.end_ns[-1])
-    return not between.any() and bool(len(launched) or fetched.fresh.all())
+    return not between.any() and bool(len(launched) or len(fetched) == 1)
 
 
 def load_parts(host: Host, event: Int64, weight_ns: Int64) -> dict[LoadPart, int]:

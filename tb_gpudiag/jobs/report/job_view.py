@@ -276,7 +276,7 @@ def _run_table(found: Sequence[Diagnosed]) -> Table:
             lambda each: share_of(each.row.busy_share, 1) if each.row.busy_share else "",
         ),
         (Column("Bottleneck"), lambda each: each.limiter),
-        (Column("First finding"), lambda each: _first_finding(each.row)),
+        (Column("First finding"), lambda each: each.row.first_title or "none"),
         (Column("First fix saves", Kind.NUMBER, "Share of the step."), lambda each: _saves(each.row)),
     ]
     name, why = found[0].name.partition(".pt.trace.json")[0], found[0].row.why or "No run has a finding"
@@ -288,7 +288,3 @@ def _saves(row: pb.RunRow) -> str:
     low, high = share(row.low_saving_share), share(row.saving_share)
     ends = f"{low} to {high}" if low != high else high
     return (ends if row.low_saving_share else f"at most {high}") if row.saving_share else ""
-
-
-def _first_finding(row: pb.RunRow) -> str:
-    return f"{pb.Finding.Severity.Name(row.severity)} {row.first_title}" if row.first_rule else "none"

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tb_gpudiag.arrays import Bool, marked
-from tb_gpudiag.facts.core.places import by_operator
+from tb_gpudiag.facts.core.operator_inputs import tensor_shapes
+from tb_gpudiag.facts.core.places import by_inputs, by_operator
 from tb_gpudiag.facts.core.steady import MOST
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.host_facts import HostWork
@@ -19,11 +20,10 @@ from tb_gpudiag.rules.shared.odd_recordings import gpu_error
 from tb_gpudiag.rules.shared.repeated import with_repeats
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.operators import CHEAPER, MULTIPLIES
-from tb_gpudiag.wording.format import in_quotes, one_line
+from tb_gpudiag.wording.format import in_quotes, one_line, share
 
 CODE = fix_code(__name__)
 FIXES = page_fixes(__name__)
-
 _COMPILE = "model = torch.compile(model)\n"
 
 # A step that uses few rows of a table needs no gradient of all of them. With 100,000 rows that took 20 to 49%
@@ -56,9 +56,6 @@ def _general(facts: Facts, lost: Lost, spent: CpuTime) -> Finding:
     multiplying_ns = sum(ns for name, ns in of_all if MULTIPLIES.fullmatch(name))
     multiplies = multiplying_ns >= levels.HALF * spent.computing_ns
     largest = by_operator(facts.host, called[chosen], lost.length_ns[chosen])[:MOST_OPERATORS]
-    layout = ", channels_last" if any("conv" in name for name, _ in largest) else ""
-    compiled = facts.launches.modes.compiled.total > 0
-    to_try = f"{'' if compiled else 'torch.compile, '}bfloat16{layout}"
     get_a_gpu = "Run the model on a GPU if there is one."
     if facts.gpu_use.error:
         get_a_gpu = f"If this machine has a GPU, update its driver: {gpu_error(facts.gpu_use)}."
@@ -70,9 +67,15 @@ def _general(facts: Facts, lost: Lost, spent: CpuTime) -> Finding:
     ]
     any_job, code = [_UNKNOWN.format(in_quotes(name, 80)) for name, _ in largest[:1]], CODE["cores"]
     if multiplies:
-        any_job = [f"{get_a_gpu} On the CPU, try {to_try}."]
+        compiled = facts.launches.modes.compiled.total > 0
+        any_job = [get_a_gpu, _NEEDED]
         code = CODE["device"].replace(_COMPILE, "") if compiled else CODE["device"]
-    text = " ".join(ways or any_job)
+    longest = [
+        f"{in_quotes(name, 80)} of {str(tensor_shapes(of))[1:-1]} takes {share(ns, lost.window_ns)}."
+        for name, of, ns in by_inputs(facts.host, called[chosen], lost.length_ns[chosen])[:1]
+        if of
+    ]
+    text = " ".join([*longest, *(ways or any_job)])
     evidence = [
         Evidence.of_window("In operators", spent.computing_ns, lost.window_ns),
         *(Evidence.of_window(one_line(name, 80), ns, lost.window_ns) for name, ns in largest),
@@ -98,6 +101,11 @@ def _general(facts: Facts, lost: Lost, spent: CpuTime) -> Finding:
 
 
 _FLOAT64 = "Most of it multiplies float64: float32 takes about half the time, if it is precise enough."
+
+_NEEDED = (
+    "See whether all of it is needed: no trace shows rows that are zero, positions that the loss ignores, or "
+    "gradients that nothing uses."
+)
 
 _UNKNOWN = (
     "Call {} less often, or on less data. Threads may also wait for cores: compare with "

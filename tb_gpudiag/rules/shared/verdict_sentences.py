@@ -104,7 +104,7 @@ def first_fix_sentence(limiter: str, ranked: Sequence[RuleFinding], window_ns: i
 
 
 def _comes_first(rule: AnyRule, saving: Saving, window_ns: int) -> str:
-    saved = f"surely saves {share(saving.low_ns, window_ns)}"
+    saved = f"probably saves {share(saving.low_ns, window_ns)} to {share(saving.high_ns, window_ns)}"
     if not saving.low_ns:
         saved = f"may save up to {share(saving.high_ns, window_ns)}"
     return f"{rule.title} ({rule.id}) comes first: fixing it {saved} of the time."

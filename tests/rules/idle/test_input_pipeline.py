@@ -289,6 +289,21 @@ def test_a_new_iterator_in_each_step_is_known_by_the_seed_that_it_draws(tmp_path
     assert found.cost_ns == pytest.approx(3 * 600_000, rel=0.02)
 
 
+def test_a_new_iterator_in_each_step_of_a_cpu_is_no_matter_of_the_recording(tmp_path: Path) -> None:
+    """No kernels show where its steps begin."""
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    for step in range(30):
+        at = 1_000 * step
+        main.step(step, at=at, us=1_000)
+        _iterator_without_stacks(main, at)
+        main.op("aten::mm", at=at + 610, us=380)
+    (found,) = run_rules(facts_of(trace, tmp_path), [RULE]).findings
+    assert found.severity > Severity.INFO
+    assert found.finding.saving is not None
+    assert "persistent_workers=True" in found.finding.fix.code
+
+
 def test_the_first_batches_of_one_step_limit_nothing(tmp_path: Path) -> None:
     """A loop that fetches one batch ahead takes two before its first step, and copies one to the GPU."""
     trace = TraceBuilder()
