@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
+from tb_gpudiag.arrays import NONE
 from tb_gpudiag.cli.formats import FailOn, has_interactive_html, is_met, write
 from tb_gpudiag.cli.inputs import Show, progress_bar
 from tb_gpudiag.cli.output import DEFECT, UNUSABLE, errors_data, report_bug, tell, tell_errors
-from tb_gpudiag.digest.digest import Digest
+from tb_gpudiag.digest.digest import About, Digest
 from tb_gpudiag.errors import GpudiagError, is_out_of_memory
 from tb_gpudiag.jobs.ranks.members import slim
 from tb_gpudiag.report import report_pb2 as pb
@@ -62,13 +63,22 @@ class DiagnosedFiles:
         """Return what text, Markdown and HTML show."""
         from tb_gpudiag.jobs.report.job_view import Diagnosed, directory_document
 
-        ids = [digest.about.id for digest in self.digests]
+        abouts = [digest.about for digest in self.digests]
+        ids = [about.id for about in abouts]
         row_of = dict(zip(ids, self.rows, strict=True))
         in_jobs = {rank.id for job in self.jobs for rank in job.ranks}
         found = [Diagnosed(job_row(job, [row_of[rank.id] for rank in job.ranks]), job) for job in self.jobs]
-        singles = zip(ids, self.rows, self.reports, strict=True)
-        found += [Diagnosed(row, report) for id_, row, report in singles if id_ not in in_jobs]
+        # A snapshot of a rank, and the pages that torch draws of it, are one recording.
+        of_ranks = {_recording(about) for about in abouts if about.id in in_jobs}
+        singles = zip(abouts, self.rows, self.reports, strict=True)
+        found += [Diagnosed(row, report) for at, row, report in singles if _recording(at) not in of_ranks]
         return directory_document(found)
+
+
+def _recording(about: About) -> tuple[object, ...]:
+    snapshot = about.kind == "snapshot" and about.rank != NONE
+    times = about.origin_ns, about.recording_ns
+    return (about.run, about.rank, *times, *about.memory) if snapshot else (about.id,)
 
 
 def diagnose_files(

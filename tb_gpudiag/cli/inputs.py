@@ -37,8 +37,8 @@ def find_files(
                 NothingToRead(
                     "no trace found",
                     where=path,
-                    remedy="traces are named *.json[.gz], memory snapshots *.pickle[.gz], exports of Nsight "
-                    "Systems *.sqlite",
+                    remedy="traces are named *.json[.gz], memory snapshots *.pickle[.gz] or *.pkl[.gz], "
+                    "exports of Nsight Systems *.sqlite",
                 )
             )
         for file in found.files:

@@ -20,7 +20,7 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.step_time import StepTime, step_time
 from tb_gpudiag.vocabulary.recorded import Recorder
 
-VERSION: Final = 13
+VERSION: Final = 14
 """Rises whenever the columns change, or what they mean."""
 
 WORK: Final = ("computing", "copying", "communicating")
@@ -178,6 +178,7 @@ class MemoryPeaks:
     capacity_bytes: int
     failed_bytes: int = 0  # that the last failed allocation asked for
     failures: int = 0
+    failed_at: str = ""  # where that was asked for, as in a sentence: `at train.py:7 in loss`
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from tb_gpudiag.digest.digest import HELD, MEMORY, SITES, STEPS, TABLES, WORK, A
 from tb_gpudiag.digest.work_tables import lists, table
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.essentials import busiest, frame_of, peak_text
+from tb_gpudiag.report.essentials import busiest, frame_of, peak_text, short_place
 from tb_gpudiag.vocabulary.frames import LineKind
 from tb_gpudiag.wording.format import one_line
 
@@ -97,13 +97,15 @@ def _why(unchecked: pb.Unchecked) -> str:
 
 
 def _peaks(memory: pb.DeviceMemory) -> MemoryPeaks:
+    last = memory.failures[-1] if memory.failures else pb.MemoryFailure()
     return MemoryPeaks(
         device=_name(memory),
         peak_allocated_bytes=int(memory.peak_allocated_bytes),
         peak_reserved_bytes=int(memory.peak_reserved_bytes),
         capacity_bytes=int(memory.capacity_bytes),
-        failed_bytes=int(memory.failures[-1].requested_bytes) if memory.failures else 0,
+        failed_bytes=int(last.requested_bytes),
         failures=len(memory.failures),
+        failed_at=short_place(last.place),
     )
 
 

@@ -582,7 +582,8 @@ class DeviceMemory(_message.Message):
 class MemoryFailure(_message.Message):
     us: float
     requested_bytes: float
-    def __init__(self, us: _Optional[float] = ..., requested_bytes: _Optional[float] = ...) -> None: ...
+    place: Place
+    def __init__(self, us: _Optional[float] = ..., requested_bytes: _Optional[float] = ..., place: _Optional[_Union[Place, _Mapping[str, object]]] = ...) -> None: ...
 
 class MemorySegment(_message.Message):
     address: str

@@ -18,7 +18,7 @@ from tb_gpudiag.service.index.roots import Root
 from tb_gpudiag.service.processes.child import ChildMessage
 from tb_gpudiag.service.service import Service, UnknownTrace
 from tb_gpudiag.service.settings import Settings
-from tests.builder import TraceBuilder
+from tests.builder import SnapshotBuilder, TraceBuilder
 from tests.service.helpers import eventually, hasten, write_trace
 from tests.service.in_process import InProcess
 from tests.simulator.jobs import DistributedJob, JobFault, simulate_job
@@ -97,6 +97,18 @@ def test_the_ranks_of_a_job(service: Callable[[], Service], tmp_path: Path) -> N
         return found.error.what if isinstance(found, Pending) and found.error else ""
 
     assert "not a rank of a job" in eventually(refused)
+
+
+def test_snapshots_whose_names_say_no_rank_are_recordings_of_one_process(
+    service: Callable[[], Service], tmp_path: Path
+) -> None:
+    (folder := tmp_path / "log" / "run").mkdir(parents=True)
+    for name in ("before.pickle", "after.pickle"):
+        made = SnapshotBuilder()
+        made.segment(1 << 20)
+        made.write(folder, name)
+    (row,) = service().runs().rows
+    assert (row.ranks, row.recordings) == (1, 2)
 
 
 def test_the_row_of_a_job_has_its_verdict_and_not_one_rank_s(

@@ -98,7 +98,11 @@ export function likelyBases(
   alike: ReadonlySet<string> = new Set(),
 ): readonly LikelyBase[] {
   const readable = traces.filter(({ id, state }) => id !== shown.id && state !== "failed");
-  const same = readable.filter(({ run, worker }) => run === shown.run && worker === shown.worker);
+  // Snapshots whose names say no rank are of one process: before and after.
+  const alone = shown.kind === "snapshot" && !shown.of_rank;
+  const same = readable.filter(
+    ({ run, worker, of_rank }) => run === shown.run && (worker === shown.worker || (alone && !of_rank)),
+  );
   const before = newest(same.filter(({ modified_s }) => modified_s <= shown.modified_s));
   const ofRun = before ?? newest(same);
   const runs = new Set(readable.map(({ run }) => run));

@@ -49,7 +49,8 @@ export function missingText({ missing, missing_ranks: some, world_size }: JobRep
   const shown = some.slice(0, 12);
   const more = missing - shown.length;
   const names = shown.join(", ") + (more > 0 ? ` and ${count(more)} more` : "");
-  return `The job has ${plural(world_size, "rank")}. ${missing === 1 ? "Rank" : "Ranks"} ${names} ${
+  const all = world_size > 0 ? `The job has ${plural(world_size, "rank")}. ` : "";
+  return `${all}${missing === 1 ? "Rank" : "Ranks"} ${names} ${
     missing === 1 ? "is" : "are"
   } missing: all figures are about the other ranks.`;
 }

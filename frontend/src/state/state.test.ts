@@ -51,6 +51,18 @@ const traces = [
 ];
 
 describe("choosing", () => {
+  it("compares snapshots of one folder, unless their names say that they are of ranks", () => {
+    const [before, after] = ["1", "2"].map((id) => ({
+      ...entry(id, "a", `w${id}`, Number(id)),
+      kind: "snapshot" as const,
+    })) as [TraceEntry, TraceEntry];
+    expect(likelyBases([before, after], after, 3)).toEqual([
+      { base: before, why: "the recording before this one" },
+    ]);
+    const ranks = [before, after].map((one) => ({ ...one, of_rank: true })) as [TraceEntry, TraceEntry];
+    expect(likelyBases(ranks, ranks[1], 3)).toEqual([]);
+  });
+
   it("selects the newest readable file", () => {
     expect(newest(traces)?.id).toBe("2");
     expect(newest(traces.slice(3))?.id).toBe("4");

@@ -779,6 +779,8 @@ export interface MemoryFailure {
   us: number;
   /** 0 if the recording does not say */
   requested_bytes: number;
+  /** that asked for it */
+  place: Place | undefined;
 }
 
 /** A segment that the allocator got from the driver, at the time of a snapshot. */

@@ -117,7 +117,8 @@ def _failure(base: MemoryPeaks, candidate: MemoryPeaks) -> str:
     failed, name, other = (
         (candidate, "candidate", "base") if candidate.failures else (base, "base", "candidate")
     )
-    asked = f", the last one of {size_bytes(failed.failed_bytes)}" if failed.failed_bytes else ""
+    place = f" {failed.failed_at}".rstrip()
+    asked = f", the last one of {size_bytes(failed.failed_bytes)}{place}" if failed.failed_bytes else ""
     return f" {count(failed.failures, 'allocation')} failed in the {name}{asked}, and none in the {other}."
 
 

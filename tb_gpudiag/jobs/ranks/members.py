@@ -18,7 +18,7 @@ from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.kernels_compared import ROWS_COMPARED
 from tb_gpudiag.jobs.ranks.rank_memory import peak_of, rank_memory_of
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.wording.format import count, in_quotes
+from tb_gpudiag.wording.format import count, in_quotes, ranks_text
 from tb_gpudiag.wording.good_recording import RECORD_HISTORY, RECORDERS, THINNED_TITLE
 
 NAMES_SHOWN: Final = 8
@@ -147,21 +147,22 @@ def _snapshots(run: str, found: list[Digest]) -> Iterator[JobSet]:
     if len(best) < 2:
         return
     members = [one for _, one in sorted(best.items())]
-    notes = ["The ranks are those that the names of the files say"]
+    missing = tuple(rank for rank in range(max(best)) if rank not in best)
+    unknown = [members[i].about.rank for i in rank_memory_of(members).without_history.tolist()]
+    notes = []
+    if unknown:
+        snapshots = "snapshot of" if len(unknown) == 1 else "snapshots of"
+        notes.append(
+            f"No history in the {snapshots} {ranks_text(unknown)}: what held memory there is unknown. "
+            f"{RECORD_HISTORY}"
+        )
+    if missing:
+        notes.append(f"No snapshot of {ranks_text(missing)} could be read")
+    notes.append("The ranks are those that the names of the files say")
     if len(found) > len(members):
         notes.append(
             "Some ranks have several snapshots: the one with a failed allocation counts, else the last one"
         )
-    memory = rank_memory_of(members)
-    unknown = [str(members[i].about.rank) for i in memory.without_history.tolist()]
-    if unknown:
-        notes.append(
-            f"The snapshot of rank {_listed(unknown)} has no history, so nothing shows what held its memory. "
-            f"{RECORD_HISTORY}"
-        )
-    missing = tuple(rank for rank in range(max(best)) if rank not in best)
-    if missing:
-        notes.append(f"No snapshot of rank {_listed([str(rank) for rank in missing])}")
     yield JobSet(run, 0, tuple(members), missing, tuple(notes))
 
 

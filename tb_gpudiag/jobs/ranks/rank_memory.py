@@ -57,7 +57,7 @@ class AgainstOthers:
     """How the memory of a member at its peak differs from the median of others, in bytes.
 
     holds: none if no rank is left to compare with. kinds, places: what most of the difference is, largest
-    first; nothing where the others have no history.
+    first; nothing where the others have no history. places: only those that differ as the whole does.
     """
 
     holds: Literal["none", "same", "more", "less"]
@@ -72,8 +72,8 @@ class RankMemory:
     """Memory of the ranks of a job, by member: of the fullest device of each.
 
     failed_bytes: that the last failed allocation asked for; 0 where none failed. All in bytes, shape
-    (members,) each. places: kind, allocator and place of what held memory at the peaks. held: its bytes,
-    shape (places, members).
+    (members,) each. failed_at: where it was asked for, as in a sentence. places: kind, allocator and place
+    of what held memory at the peaks. held: its bytes, shape (places, members).
     """
 
     devices: list[str]
@@ -82,6 +82,7 @@ class RankMemory:
     capacity: Int64
     failed_bytes: Int64
     has_failed: Bool
+    failed_at: list[str]
     places: list[tuple[str, str, Frame]]
     held: Int64
 
@@ -120,7 +121,11 @@ class RankMemory:
             others_bytes=median,
             more_bytes=more,
             kinds=kinds,
-            places=[(place, size) for (kind, _, place), size in places if str(place) and kind != BEFORE],
+            places=[
+                (place, size)
+                for (kind, _, place), size in places
+                if str(place) and kind != BEFORE and size * more > 0
+            ],
         )
 
     def _differences(
@@ -151,6 +156,7 @@ def rank_memory_of(members: Sequence[Digest]) -> RankMemory:
         capacity=figures("capacity_bytes"),
         failed_bytes=figures("failed_bytes"),
         has_failed=figures("failures") > 0,
+        failed_at=[one_line(peak.failed_at) for peak in peaks],
         places=places,
         held=held.reshape(len(places), len(members)),
     )

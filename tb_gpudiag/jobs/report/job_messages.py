@@ -246,6 +246,7 @@ def _rank_memory(facts: JobFacts) -> pb.Table:
                 f"rank {facts.set.ranks[m]}",
                 memory.devices[m],
                 int(memory.failed_bytes[m]) if memory.has_failed[m] else None,
+                memory.failed_at[m],
                 int(memory.allocated[m]),
                 int(memory.reserved[m]),
                 int(memory.capacity[m]) or None,
@@ -265,8 +266,11 @@ def _largest_kinds(held: dict[str, int]) -> str:
 
 def _held_by_rank(facts: JobFacts) -> pb.Table:
     """What held memory at the peaks, what differs most from rank to rank first."""
-    memory, ranks = facts.memory, facts.set.ranks
-    held = memory.held
+    memory = facts.memory
+    every = np.arange(len(memory.allocated))
+    known = np.setdiff1d(every, memory.without_history)
+    shown = known if len(known) else every
+    held, ranks = memory.held[:, shown], [facts.set.ranks[m] for m in shown.tolist()]
     order = np.argsort(-np.ptp(held, axis=1), kind="stable")[:HELD_LIMIT].tolist()
     return table_message(
         "held_by_rank",
@@ -282,6 +286,7 @@ def _held_by_rank(facts: JobFacts) -> pb.Table:
             )
             for at in order
             for kind, allocator, place in [memory.places[at]]
+            if held[at].any()
         ],
         first=10,
     )

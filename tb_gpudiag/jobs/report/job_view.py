@@ -156,9 +156,10 @@ def job_view(report: pb.JobReport) -> ReportView:
     ]
     shown = report.collectives.worst[:COLLECTIVES_SHOWN]
     said = [f"{problem.where}: {problem.what}" for problem in report.problems]
-    if report.missing and not any("missing" in note for note in report.notes):
+    of_memory = is_of_memory(report)
+    if report.missing and not of_memory and not any("missing" in note for note in report.notes):
         said.append(f"Missing: ranks {numbers_text(report.missing_ranks)}")
-    compared = report.collectives.matched or is_of_memory(report)
+    compared = report.collectives.matched or of_memory
     sections: list[Section] = [
         findings(
             report,
@@ -166,14 +167,14 @@ def job_view(report: pb.JobReport) -> ReportView:
             if compared
             else "The ranks could not be compared: see the verdict.",
         ),
-        *([] if is_of_memory(report) else [_ranks(report)]),
+        *([] if of_memory else [_ranks(report)]),
         *tables(report.tables, "rank_memory", "held_by_rank"),
         *tables(report.tables, "stages", "units"),
         table_of("collectives", "Collectives with most waiting", shown, columns),
         *tables(report.tables, "sizes"),
         _slowdown(report.slowdown),
         unchecked(report),
-        lines("notes", "Notes on the recordings", [*report.notes, *said]),
+        lines("memory_notes" if of_memory else "notes", "Notes on the recordings", [*said, *report.notes]),
     ]
     clocks = _CLOCKS[report.clocks.basis]
     if report.clocks.residual_us:
@@ -186,8 +187,8 @@ def job_view(report: pb.JobReport) -> ReportView:
     return ReportView(
         heading=heading(report),
         path=", ".join(dict.fromkeys(rank.device_name for rank in report.ranks if rank.device_name))
-        or ("" if is_of_memory(report) else "CPU"),
-        about="memory snapshots" if is_of_memory(report) else " · ".join(part for part in parts if part),
+        or ("" if of_memory else "CPU"),
+        about="memory snapshots" if of_memory else " · ".join(part for part in parts if part),
         headline=report.verdict.headline or bottleneck(_limiter(report)),
         verdict=report.verdict.sentence,
         sections=tuple(section for section in sections if section),

@@ -118,7 +118,7 @@ def _of_snapshots(facts: JobFacts, findings: Sequence[RuleFinding]) -> str:
     said = [f"{one.finding.title}. {one.finding.summary}" for one in findings]
     said.append(
         f"These are memory snapshots: they show memory, not time. At their peaks, the "
-        f"{len(allocated):,} ranks had {least} to {most} allocated."
+        f"{len(allocated):,} ranks had {' to '.join(dict.fromkeys((least, most)))} allocated."
     )
     return " ".join(said)
 

@@ -37,7 +37,7 @@ def check(facts: JobFacts) -> RuleAnswer:
     }
     return Finding(
         title=f"{capitalized(ranks_text(facts.ranks(failed)))} ran out of memory: an allocation of "
-        f"{size_bytes(requested)} failed",
+        f"{size_bytes(requested)} failed{f' {memory.failed_at[first]}'.rstrip()}",
         summary=_compared(f"rank {facts.set.ranks[first]}", allocated, found),
         fix={"more": FIXES["even"]}.get(found.holds, fix_of(own)) or FIXES["even"],
         leads=True,
@@ -59,11 +59,11 @@ def _without_failure(facts: JobFacts) -> RuleAnswer:
 def _compared(rank: str, allocated: int, found: AgainstOthers) -> str:
     """Say whether the others held the same."""
     kinds = [f"{more_bytes(bytes)} of {MEMORY_KINDS[kind].noun}" for kind, bytes in found.kinds]
-    where = [f" {more_bytes(bytes)} {place.where}." for place, bytes in found.places[:1]]
+    where = [f" The largest part is {more_bytes(bytes)} {place.where}." for place, bytes in found.places[:1]]
     differs = (
         f"{capitalized(rank)} had {size_bytes(allocated)} allocated at its peak, "
         f"{more_bytes(found.more_bytes)} than the median of the others"
-        f"{''.join(f', {kind}' for kind in kinds)}.{''.join(where)}"
+        f"{': ' * bool(kinds)}{', '.join(kinds)}.{''.join(where)}"
     )
     return {
         "none": "Allocations failed on every rank, so it is not one of them that holds too much.",

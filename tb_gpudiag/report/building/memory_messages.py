@@ -86,11 +86,16 @@ def _device(memory: DeviceMemory, events: Events) -> pb.DeviceMemory:
 
 def _failures(memory: DeviceMemory) -> list[pb.MemoryFailure]:
     """The last allocations that failed."""
-    events = memory.allocations.memory
-    failed = memory.curve.event[memory.allocations.failures[-FAILURES_LIMIT:]]
+    events, context = memory.allocations.memory, memory.allocations.context
+    failed = memory.curve.event[memory.allocations.failures[-FAILURES_LIMIT:]].tolist()
+    sizes = [max(0, int(events.bytes[i])) for i in failed]
     return [
-        pb.MemoryFailure(us=us(events.time_ns[i]), requested_bytes=max(0, int(events.bytes[i])))
-        for i in failed.tolist()
+        pb.MemoryFailure(
+            us=us(events.time_ns[i]),
+            requested_bytes=requested,
+            place=_where(context.frame(i), context.host.name(int(context.operator[i])), requested),
+        )
+        for i, requested in zip(failed, sizes, strict=True)
     ]
 
 

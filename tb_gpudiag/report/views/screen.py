@@ -150,9 +150,12 @@ def _report(report: ReportView, level: _Level, width: int) -> Iterator[Text]:
     for section in report.sections:
         if isinstance(section, Findings):
             yield from _findings(section, level, width, report.first)
-        elif section.id == "better_recording" and isinstance(section, Lines):
+        elif section.id in ("better_recording", "memory_notes") and isinstance(section, Lines):
+            said = section.items[:1] if section.id == "better_recording" else section.items
             yield Text()
-            yield from _wrapped(f"{section.title}: {section.items[0].text}", width, 2, style="dim")
+            yield from _wrapped(
+                f"{section.title}: {'. '.join(item.text for item in said)}", width, 4, style="dim"
+            )
 
 
 def _short_sections(report: ReportView) -> Iterator[Section]:

@@ -272,13 +272,15 @@ def _row(traces: Sequence[TraceEntry], states: TraceStates) -> pb.RunRow:
     change = change_between(before, row) if before is not None else ""
     state = states.described(newest)
     workers = _workers(traces, newest)
-    row.kind, row.state, row.ranks = state.kind, state.state, len(workers)
-    if of_several_ranks(traces, newest):
+    several = of_several_ranks(traces, newest)
+    alone = state.kind == pb.TraceInfo.snapshot and not several  # of one process, whatever their names
+    row.kind, row.state, row.ranks = state.kind, state.state, 1 if alone else len(workers)
+    if several:
         row = _of_job(row, states.job_of(newest))
     row.id = row.run = newest.file.run
     row.worker = newest.file.worker
     row.change = change
-    row.recordings = max(workers.values())
+    row.recordings = sum(workers.values()) if alone else max(workers.values())
     row.time_s = max(map(time_ns, traces)) / 1e9  # the same before and after an analysis
     row.trace_id = newest.id
     if state.HasField("error"):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _TRACE_NAME: Final = lazy_re(r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?\.pt\.trace\.json(?:\.gz)?", re.DOTALL)
 _SNAPSHOT_NAME: Final = lazy_re(
-    r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?\.(?:pickle(?:\.gz)?|html)", re.DOTALL
+    r"(?P<worker>.*?)(?:\.(?P<span>[0-9]+))?\.(?:(?:pickle|pkl)(?:\.gz)?|html)", re.DOTALL
 )
 # `export_memory_timeline` takes any name. No other files have these names.
 _TIMELINE_NAME: Final = lazy_re(
@@ -90,6 +90,9 @@ def trace_file(path: str, run: str, name: str, content: FileVersion, folder: str
     kind = kind_of(name)
     match = (_NAMES[kind] if kind else _JSON_NAME).fullmatch(name)
     worker, span = (match["worker"], match["span"] or "") if match is not None else (name, "")
+    above, _, folder_name = run.rpartition("/")
+    if kind == "snapshot" and named_rank(worker) is None and named_rank(folder_name) is not None:
+        run, worker = above or ".", f"{folder_name}/{worker}"  # a folder for each rank, as torchtnt makes
     identity = hashlib.blake2b(
         repr((path, tuple(content))).encode("utf-8", "surrogatepass"), digest_size=16
     ).hexdigest()

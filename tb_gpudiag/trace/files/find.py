@@ -34,7 +34,7 @@ __all__ = ["Found", "Tell", "TraceFile", "find_traces", "may_be_database", "pars
 
 # On a remote store, reading the first bytes of each file takes too long: the name has to say what it is.
 _TELLING_NAMES: Final = {
-    "snapshot": lazy_re(r"snapshot|memory", re.IGNORECASE),
+    "snapshot": lazy_re(r"snapshot|memory|oom", re.IGNORECASE),
     "trace": lazy_re(r"(?<![a-z])trace(?![a-z])", re.IGNORECASE),
 }
 _TELLING_DATABASE: Final = lazy_re(r"nsys|nsight|report|profile|trace", re.IGNORECASE)
@@ -51,10 +51,10 @@ def find_traces(root: str, also: Sequence[str] = (), tell: Tell = lambda _: None
     """Find the files to diagnose below a directory. If `root` is a file, return that file, whatever its name.
 
     Traces are named `*.pt.trace.json`, memory timelines `*.raw.json.gz` or `*memory_timeline.json`, memory
-    snapshots `*.pickle`; each may end in `.gz`. Pages of torch.cuda._memory_viz end in `.html`. Other
-    programs also write pickles and pages, and traces may have any name ending in `.json`. On a local disk,
-    files that start like a snapshot, such a page or a trace of PyTorch are returned; on a remote store, files
-    with `snapshot` or `memory`, or with the word `trace` in their name, and no pages.
+    snapshots `*.pickle` or `*.pkl`; each may end in `.gz`. Pages of torch.cuda._memory_viz end in `.html`.
+    Other programs also write pickles and pages, and traces may have any name ending in `.json`. On a local
+    disk, files that start like a snapshot, such a page or a trace of PyTorch are returned; on a remote
+    store, files with `snapshot`, `memory` or `oom`, or with the word `trace` in their name, and no pages.
     The same goes for `*.sqlite`, which `nsys export` writes. A report that was not exported is a problem.
 
     `root` is a local path or an fsspec URL. It may be a link itself. Links below it that lead elsewhere are

@@ -33,6 +33,7 @@ from tb_gpudiag.trace.files.file_names import (
     is_snapshot,
     kind_of,
     may_be_trace,
+    named_rank,
     rank_in,
     report_refused,
     trace_file,
@@ -217,7 +218,12 @@ class _LocalSearch:
         self._is_new(status)
         kind = kind_of(name)
         has_name = kind is not None or may_be_trace(name)
-        if kind in CERTAIN or (has_name and _begins_like(kind or "trace", path, place.folder, content)):
+        is_empty = not status.st_size and kind == "snapshot" and named_rank(name) is not None
+        if (
+            kind in CERTAIN
+            or is_empty
+            or (has_name and _begins_like(kind or "trace", path, place.folder, content))
+        ):
             self._found.files.append(_local_file(path, place.run, content, place.folder))
         elif _is_dump(path, place.folder, content):
             self._add_to("hang", os.path.dirname(path), place, content)

@@ -129,6 +129,11 @@ it("shows one verdict for the job, and what is missing or cannot be read", async
   expect(screen.getByText("Two recordings overlap.")).toBeTruthy();
 });
 
+it("does not say how many ranks a job has where no recording says it", async () => {
+  shown({ state: "ready", job: { ...job, world_size: 0 } });
+  expect((await screen.findByText(/Rank 2 is missing/)).textContent).toMatch(/^Rank 2/);
+});
+
 it("lists the ranks, the latest first, sorts them, and opens the report of one", async () => {
   shown({ state: "ready", job });
   await screen.findByText("Ranks", { selector: "h2" });
