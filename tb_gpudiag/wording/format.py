@@ -149,6 +149,20 @@ def cut_middle(text: str, limit: int) -> str:
     return f"{text[: limit - 1 - end]}…{text[len(text) - end :]}"
 
 
+def cut_apart(names: Sequence[str], limit: int, *, whole_start: bool = False) -> list[str]:
+    """Shorten the names of one column to `limit` characters, by the part that leaves most of them different:
+    their middle, or else more of their end or of their start. whole_start: always their end."""
+    ends = [0] if whole_start else [(limit - 1) // 2, limit // 4, limit - 1 - limit // 4]
+
+    def cut(end: int) -> list[str]:
+        parts = [(name[: limit - 1 - end], name[len(name) - end :]) for name in names]
+        return [
+            name if len(name) <= limit else "…".join(part) for name, part in zip(names, parts, strict=True)
+        ]
+
+    return max(map(cut, ends), key=lambda column: len(set(column)))
+
+
 def in_quotes(name: str, limit: int = NAME_LIMIT) -> str:
     """`“name”`: a name of the trace inside a sentence. Whoever reads it, or has it read by an assistant, sees
     where it ends, whatever it says."""

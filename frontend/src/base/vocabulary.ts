@@ -134,7 +134,7 @@ export const MEMORY_KINDS: Readonly<Record<"parameter" | "gradient" | "optimizer
   "activation": {"word": "Activations", "noun": "activations", "explanation": "Allocated in the forward pass and kept for the backward pass.", "color": {"light": "#2c8467", "dark": "#55b297"}, "hatched": false},
   "temporary": {"word": "Temporaries", "noun": "temporaries", "explanation": "Freed soon after they were allocated.", "color": {"light": "#a48c00", "dark": "#d0ba40"}, "hatched": false},
   "input": {"word": "Inputs", "noun": "inputs", "explanation": "Data copied to the device.", "color": {"light": "#884666", "dark": "#fbc0d9"}, "hatched": false},
-  "before": {"word": "Allocated before recording", "noun": "memory allocated before recording", "explanation": "Live when the recording began. The recording does not show what it is for.", "color": {"light": "#677588", "dark": "#6b7884"}, "hatched": false},
+  "before": {"word": "Before recording", "noun": "memory allocated before recording", "explanation": "Live when the recording began. The recording does not show what it is for.", "color": {"light": "#677588", "dark": "#6b7884"}, "hatched": false},
   "unknown": {"word": "Unknown", "noun": "memory of unknown purpose", "explanation": "The recording does not show what it is for.", "color": {"light": "#898d93", "dark": "#99a4b2"}, "hatched": false}
 };
 

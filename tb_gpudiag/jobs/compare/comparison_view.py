@@ -21,6 +21,7 @@ ROWS_SHOWN: Final = 10
 """Rows of kernels and of operators. The Comparison has more."""
 
 _LONGEST: Final = 60
+_MOST_CHANGED: Final = 2  # words of a title that differ: its figures
 _JOIN: Final = " + "
 _PARAMETERS: Final = lazy_re(r"(?<![\s:<,])\((?!anonymous namespace\)).*", re.S)
 _SAME_IN_MOST: Final = lazy_re(
@@ -137,24 +138,26 @@ def _signed_size(moved: float) -> str:
 def _mfu(found: pb.MfuDifference) -> tuple[str, str, str, str]:
     points = 100 * (found.candidate - found.base)
     moved = f"+{figures(points)}" if points > 0 else figures(points)
-    base, candidate = (
-        f"{share(found.base)} of {found.base_of}",
-        f"{share(found.candidate)} of {found.candidate_of}",
-    )
-    return "MFU", base, candidate, f"{moved} points"
+    of = " → ".join(dict.fromkeys((found.base_of, found.candidate_of)))
+    return f"MFU, of {of}", share(found.base), share(found.candidate), f"{moved} points"
 
 
 def _findings(findings: pb.FindingsDifference) -> Table:
     rows = [
-        *((_rule(found), "gone", one_line(found.title), "") for found in findings.gone),
-        *((_rule(found), "new", "", one_line(found.title)) for found in findings.new),
-        *(
-            (_rule(pair.base), "changed", one_line(pair.base.title), one_line(pair.candidate.title))
-            for pair in findings.changed
-        ),
+        *((_rule(found), "gone", one_line(found.title)) for found in findings.gone),
+        *((_rule(found), "new", one_line(found.title)) for found in findings.new),
+        *((_rule(pair.base), "changed", _changed(pair)) for pair in findings.changed),
     ]
-    columns = (Column("Finding"), Column("Is"), Column("In the base"), Column("In the candidate"))
+    columns = (Column("Finding"), Column("Is"), Column("Title", Kind.SENTENCE))
     return table("findings", "Findings", columns, rows)
+
+
+def _changed(pair: pb.FindingChange) -> str:
+    """`Copies take 12.6% → 25.8% of the time`; where more than figures changed, one title after the other."""
+    base, candidate = one_line(pair.base.title), one_line(pair.candidate.title)
+    words = list(zip(base.split(), candidate.split(), strict=False))
+    same = len(base.split()) == len(candidate.split()) and sum(a != b for a, b in words) <= _MOST_CHANGED
+    return " ".join(" → ".join(dict.fromkeys(word)) for word in (words if same else [(base, candidate)]))
 
 
 def _rule(found: pb.Finding | pb.Verified) -> str:
@@ -202,7 +205,7 @@ def _work(id: str, title: str, rows: Iterable[pb.OperatorDifference]) -> Table:
             duration(row.candidate_us * 1e3),
             _signed_us(row.candidate_us - row.base_us),
             _calls(row),
-            row.path.rpartition(PATH_SEPARATOR)[2],
+            _inside(row),
         )
         for row in changed[:ROWS_SHOWN]
     ]
@@ -214,6 +217,12 @@ def _work(id: str, title: str, rows: Iterable[pb.OperatorDifference]) -> Table:
         Column("Inside", Kind.NAME),
     )
     return table(id, title, columns, shown)
+
+
+def _inside(row: pb.OperatorDifference) -> str:
+    """What it is called by, unless that is itself."""
+    inside = row.path.rpartition(PATH_SEPARATOR)[2]
+    return inside * (inside != row.name)
 
 
 def _short(names: str) -> str:

@@ -315,9 +315,9 @@ def _untold(row: _Row, gave: str) -> str:
 
 
 def promised_range(low_us: float, likely_us: float, high_us: float) -> str:
-    """`300 µs to 500 µs, most likely 400 µs`, `up to 500 µs`."""
+    """`400 µs (300 µs to 500 µs)`, `up to 500 µs`."""
     span = f"{time_us(low_us)} to {time_us(high_us)}" if low_us else f"up to {time_us(high_us)}"
-    return f"{span}, most likely {time_us(likely_us)}" if likely_us else span
+    return f"{time_us(likely_us)} ({span})" if likely_us else span
 
 
 _RECORDED: Final = (

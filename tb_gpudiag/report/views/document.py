@@ -35,6 +35,7 @@ class Kind(Enum):
     TEXT = "text"
     CODE = "code"  # a place in the code
     NAME = "name"  # a kernel, an operator: a terminal shows its ends rather than a second line
+    SENTENCE = "sentence"  # a title: a terminal shows how it begins
     NUMBER = "number"
 
 
@@ -69,6 +70,10 @@ class Table:
 
     def __bool__(self) -> bool:
         return bool(self.rows)
+
+    def without_last(self) -> Table:
+        """Return the same table without its last column."""
+        return Table(self.id, self.title, self.columns[:-1], tuple(row[:-1] for row in self.rows))
 
 
 def table(id: str, title: str, columns: Iterable[Column], rows: Iterable[tuple[Cell, ...]]) -> Table:

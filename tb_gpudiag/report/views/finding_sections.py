@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.essentials import full_place, preposition, short_place, without_hints
@@ -36,8 +37,13 @@ def findings(report: pb.Report | pb.JobReport, nothing: str = "") -> Findings:
     shown = without_hints(report.findings)
     fixes = report.plan.fixes[1:] if isinstance(report, pb.Report) else []
     planned_us = {report.findings[fix.finding].title: fix.saving_us for fix in fixes}
-    cards = tuple(_card(shown, number, planned_us) for number in range(1, len(shown) + 1))
-    return Findings("findings", "Findings", cards, nothing)
+    cards, said = [], set[Item]()
+    for number in range(1, len(shown) + 1):
+        card = _card(shown, number, planned_us)
+        # What an earlier finding says in the same words, such as why no saving was replayed, is said there.
+        cards.append(replace(card, facts=tuple(fact for fact in card.facts if fact not in said)))
+        said.update(card.facts[bool(card.gain) :])
+    return Findings("findings", "Findings", tuple(cards), nothing)
 
 
 def _card(shown: list[pb.Finding], number: int, planned_us: Mapping[str, float]) -> FindingCard:

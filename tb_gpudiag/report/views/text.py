@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import textwrap
 from collections.abc import Sequence
+from itertools import compress
 from typing import Any
 
 from rich.console import Console, Group
@@ -27,7 +28,7 @@ from tb_gpudiag.report.views.document import (
     Table,
 )
 from tb_gpudiag.report.views.screen import NARROWEST, PLAIN_WIDTH, bar, severity_style
-from tb_gpudiag.wording.format import NO_BREAK, cut_middle
+from tb_gpudiag.wording.format import NO_BREAK, cut_apart
 
 _NARROWEST_HEADER = 10
 """A title is not wrapped to fewer columns than this."""
@@ -35,11 +36,11 @@ _NARROWEST_HEADER = 10
 _NARROWEST_NAME = 14
 """A name in a table is not cut to fewer columns than this: it is wrapped."""
 
+_LONGEST_LABEL = 36
+"""Longer words in a table are a sentence, which is wrapped: what is shorter has one line a row."""
+
 _LABELS = 3
 """What a figure is called gets one third of the width, and is wrapped."""
-
-_NAMES = (Kind.NAME, Kind.CODE)
-"""Names show their ends, one line a row."""
 
 _GAP = 2
 """Columns between those of a table."""
@@ -180,52 +181,62 @@ def _print_code(code: str, console: Console) -> None:
 
 def _print_table(section: Table, console: Console) -> None:
     """The title is as wide as the screen, however narrow the table is."""
-    _say(_prose(section.title, "bold"), console)
-    console.print(_table(section, console.width))
+    table = _table(section, console.width)
+    shown = {str(column.header).replace("\n", " ").strip() for column in table.columns}
+    lost = [column.title for column in section.columns if column.title not in shown]
+    more = f" (in a wider terminal: {', '.join(lost)})" if lost else ""
+    _say(_prose(section.title, "bold").append(more, "dim"), console)
+    console.print(table)
 
 
 def _table(section: Table, width: int) -> RichTable:
     shown = RichTable(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
-    headers = _headers(section)
-    most = _name_width(section, headers, width)
-    for column, header in zip(section.columns, headers, strict=True):
+    columns = [[str(row[i]) for row in section.rows] for i in range(len(section.columns))]
+    widest = [max(map(len, cells)) for cells in columns]
+    headers = _headers(section, widest)
+    numbers = [column.kind is Kind.NUMBER for column in section.columns]
+    prose = [
+        column.kind is Kind.TEXT and size > _LONGEST_LABEL
+        for column, size in zip(section.columns, widest, strict=True)
+    ]
+    sizes = [
+        _GAP + max(size, *map(len, header.split("\n"))) for size, header in zip(widest, headers, strict=True)
+    ]
+    words = sum(min(size, _NARROWEST_NAME) for size in compress(sizes, prose))
+    names = sorted(size for i, size in enumerate(sizes) if not (numbers[i] or prose[i]))
+    room = width + _GAP - sum(compress(sizes, numbers)) - words  # nothing follows the last column
+    most = width if sum(names) <= room else _name_width(names, room)
+    if most == 0 and len(widest) > 2:
+        return _table(section.without_last(), width)
+    for i, column in enumerate(section.columns):
         shown.add_column(
-            header,
-            justify="right" if column.kind is Kind.NUMBER else "left",
-            no_wrap=column.kind is Kind.NUMBER or (column.kind in _NAMES and most > 0),
+            headers[i],
+            justify="right" if numbers[i] else "left",
+            no_wrap=numbers[i] or (most > 0 and not prose[i]),
             header_style="dim",
             overflow="fold",
         )
-    for row in section.rows:
-        cells = zip(section.columns, map(str, row), strict=True)
-        shown.add_row(*(_prose(cut_middle(x, most) if most and c.kind in _NAMES else x) for c, x in cells))
+        if most and not (numbers[i] or prose[i]):
+            columns[i] = cut_apart(columns[i], most, whole_start=column.kind is Kind.SENTENCE)
+    for row in zip(*columns, strict=True):
+        shown.add_row(*map(_prose, row))
     return shown
 
 
-def _name_width(section: Table, headers: Sequence[str], width: int) -> int:
-    """Columns for each name of a kernel or an operator, which is cut to fit; 0 where there is no
-    room for that."""
-    names, room = [], width
-    for i, (column, header) in enumerate(zip(section.columns, headers, strict=True)):
-        widest = _GAP + max(*map(len, header.split("\n")), *(len(str(row[i])) for row in section.rows))
-        if column.kind in _NAMES:
-            names.append(widest)
-        else:  # words are wrapped
-            room -= widest if column.kind is Kind.NUMBER else min(widest, _NARROWEST_NAME)
-    names.sort()
-    while names and names[0] <= room // len(names):  # what short names leave is for long ones
+def _name_width(names: list[int], room: int) -> int:
+    """Columns for each label or name, which is cut to fit; 0 where there is no room for that."""
+    while names[0] <= room // len(names):  # what short names leave is for long ones
         room -= names.pop(0)
-    most = room // len(names) - _GAP if names else width
+    most = room // len(names) - _GAP
     return most if most >= _NARROWEST_NAME else 0
 
 
-def _headers(section: Table) -> list[str]:
-    """Column titles, aligned at the bottom. A title does not make a column of numbers wide: it is wrapped."""
-    wrapped = []
-    for i, column in enumerate(section.columns):
-        widest = max(len(str(row[i])) for row in section.rows)
-        width = max(widest, _NARROWEST_HEADER) if column.kind is Kind.NUMBER else len(column.title)
-        wrapped.append(textwrap.wrap(column.title, width, break_long_words=False))
+def _headers(section: Table, widest: Sequence[int]) -> list[str]:
+    """Column titles, aligned at the bottom. A title does not make a column wide: it is wrapped."""
+    wrapped = [
+        textwrap.wrap(column.title, max(size, _NARROWEST_HEADER), break_long_words=False)
+        for column, size in zip(section.columns, widest, strict=True)
+    ]
     height = max(len(title) for title in wrapped)
     return ["\n" * (height - len(title)) + "\n".join(title) for title in wrapped]
 

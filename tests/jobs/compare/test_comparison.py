@@ -359,7 +359,7 @@ def test_the_mfu_of_both_sides_is_their_mean() -> None:
     assert found.mfu.candidate == 0.5
     assert (found.mfu.base_of, found.mfu.candidate_of) == (BF16, "494 TFLOP/s (TF32)")
     words = document_text(comparison_document(found))
-    assert "30.0% of 989 TFLOP/s (BF16)" in words
+    assert "MFU, of 989 TFLOP/s (BF16) → 494 TFLOP/s (TF32)  30.0%" in words
     assert "+20.0 points" in words
 
 

@@ -69,6 +69,14 @@ def test_the_terminal_shows_every_section() -> None:
         assert title in shown
 
 
+def test_a_finding_that_changed_has_one_row_with_both_figures() -> None:
+    base = trace([1000] * 8, "a", findings=[finding("GD101", 1600)])
+    candidate = trace([1000] * 8, "b", findings=[finding("GD101", 800)])
+    shown = document_text(comparison_document(compare([base], [candidate])), 80)
+    assert "changed  GD101 costs 1600 → 800" in shown
+    assert "(in a wider" not in shown
+
+
 def test_names_of_a_trace_are_never_markup() -> None:
     hostile = [{**KERNELS[0], "name": "<script>alert(1)</script>\x1b[2J"}]
     base = trace([1000] * 8, "<b>base</b>", kernels=hostile, findings=[finding("<i>GD101</i>", 1)])

@@ -10,7 +10,8 @@ import pytest
 
 from tb_gpudiag.jobs.report.job_view import Diagnosed, directory_document
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.views.document import Column, Document, Kind, ReportView, table
+from tb_gpudiag.report.views.document import Column, Document, Kind, ReportView, Table, table
+from tb_gpudiag.report.views.finding_sections import findings
 from tb_gpudiag.report.views.html import document_html
 from tb_gpudiag.report.views.markdown import document_markdown
 from tb_gpudiag.report.views.text import document_text
@@ -167,3 +168,35 @@ def test_a_row_with_a_long_name_is_one_line(width: int) -> None:
     shown = document_text(Document("title", (view,)), width).splitlines()
     rows_shown = [line for line in shown if line.startswith("kernel<int")]
     assert re.findall(r"Add(\d)>  1.25 ms  aten::mm$", "\n".join(rows_shown), re.MULTILINE) == ["0", "1", "2"]
+
+
+KERNELS = ["sm90_xmma_wgrad_indexed_5x_cudnn", "sm90_xmma_fprop_implicit_5x_cudnn", "aten::mm"]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_row_has_one_line_and_names_that_are_cut_stay_different(width: int) -> None:
+    numbers = [Column(f"Figure {i}", Kind.NUMBER) for i in range(5)]
+    columns = (Column("Name", Kind.NAME), *numbers, Column("Kind"), Column("At", Kind.CODE))
+    rows = tuple(
+        (name, *("1,234.5 ms",) * len(numbers), "Before recording", "forward (train.py:12)")
+        for name in KERNELS
+    )
+    view = ReportView("heading", "path", "verdict", (Table("t", "Kernels", columns, rows),))
+    shown = document_text(Document("title", (view,)), width).splitlines()
+    assert all(len(line) <= width for line in shown)
+    *_, title, header, first, second, third = shown
+    assert len({line.split()[0] for line in (first, second, third)}) == len(KERNELS)
+    left_out = [column.title for column in columns if column.title not in header]
+    assert bool(left_out) == (width == 80)
+    assert title == "Kernels" + f" (in a wider terminal: {', '.join(left_out)})" * bool(left_out)
+
+
+def test_what_an_earlier_finding_says_in_the_same_words_is_said_once() -> None:
+    told, own = pb.Evidence(label="CUDA graph", value="not as it is"), pb.Evidence(label="Calls", value="3")
+    both = [
+        pb.Finding(rule="GD201", title="a", severity=2, evidence=[told]),
+        pb.Finding(rule="GD102", title="b", severity=2, evidence=[told, own]),
+    ]
+    first, second = findings(pb.Report(findings=both)).cards
+    assert [fact.label for fact in first.facts] == ["CUDA graph"]
+    assert [fact.label for fact in second.facts] == ["Calls"]

@@ -26,7 +26,7 @@ it("has a button only for owners that are known", () => {
   const onPick = shown(kinds, [LOG, BEFORE]);
   fireEvent.click(screen.getByRole("button"));
   expect(onPick.mock.calls).toEqual([[LOG]]);
-  expect(screen.getByRole("note").getAttribute("aria-label")).toContain("Allocated before recording");
+  expect(screen.getByRole("note").getAttribute("aria-label")).toContain("Before recording");
 });
 
 it("says that nothing is known instead of showing a single unknown tile", () => {
