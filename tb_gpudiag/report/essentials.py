@@ -4,11 +4,13 @@ places in the code in words."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import reduce
 from typing import Any
 
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.rules.rule import family_of
 from tb_gpudiag.vocabulary.frames import Frame, LineKind
+from tb_gpudiag.vocabulary.patterns import lazy_re
 from tb_gpudiag.wording.format import size_bytes
 from tb_gpudiag.wording.quantity import throughput
 
@@ -18,6 +20,21 @@ def without_hints(findings: Iterable[pb.Finding]) -> list[pb.Finding]:
     says all of these in one line."""
     hint = pb.Finding.INFO
     return [one for one in findings if family_of(one.rule) != "recording" or one.severity != hint]
+
+
+_RATE = lazy_re(r"(?: by)? ([\d.,]+\u00a0?[KMGT]?i?B) per [a-z ]+?(?=$|[:,.])")
+
+
+def title_below(title: str, verdict: pb.Verdict) -> str:
+    """A finding's title below a verdict: without the rate of a leak, if that stands there."""
+    rates = [rate for rate in _RATE.finditer(title) if f" {rate[1]} per " in verdict.headline + verdict.leak]
+    return title.replace(rates[0][0], "") if rates else title
+
+
+def sentence_above(verdict: pb.Verdict, findings: Iterable[pb.Finding]) -> str:
+    """The verdict's sentence, without the titles of the findings that stand below it."""
+    titles = (f"{finding.title}. " for finding in without_hints(findings))
+    return reduce(lambda said, title: said.replace(title, ""), titles, verdict.sentence)
 
 
 def busiest(report: pb.Report) -> pb.Device | None:

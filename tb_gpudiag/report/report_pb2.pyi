@@ -111,8 +111,7 @@ class MfuPart(_message.Message):
     model: MfuPart.Part
     part: MfuPart.Part
     us: float
-    share: float
-    def __init__(self, part: _Optional[_Union[MfuPart.Part, str]] = ..., us: _Optional[float] = ..., share: _Optional[float] = ...) -> None: ...
+    def __init__(self, part: _Optional[_Union[MfuPart.Part, str]] = ..., us: _Optional[float] = ...) -> None: ...
 
 class StepTime(_message.Message):
     median_us: float
@@ -415,10 +414,9 @@ class Saving(_message.Message):
 class Plan(_message.Message):
     fixes: _containers.RepeatedCompositeFieldContainer[PlannedFix]
     whole_us: float
-    saving_us: float
     error_share: float
     per_step: bool
-    def __init__(self, fixes: _Optional[_Iterable[_Union[PlannedFix, _Mapping[str, object]]]] = ..., whole_us: _Optional[float] = ..., saving_us: _Optional[float] = ..., error_share: _Optional[float] = ..., per_step: bool = ...) -> None: ...
+    def __init__(self, fixes: _Optional[_Iterable[_Union[PlannedFix, _Mapping[str, object]]]] = ..., whole_us: _Optional[float] = ..., error_share: _Optional[float] = ..., per_step: bool = ...) -> None: ...
 
 class PlannedFix(_message.Message):
     finding: int

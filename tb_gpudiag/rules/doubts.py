@@ -139,18 +139,20 @@ def _of_unseen_gpu(what: str, use: GpuUse, facts: Facts) -> Said:
         said = f"{what} The host does not wait for it: reads of its values return at once. "
         said += "The main thread spent most of its time loading data, which limits the job."
         return "input", said
-    most = [("loading data", loading)] if loading >= MOSTLY_LOADING else _largest_operator(facts, lost)
-    where = "".join(
-        f" The main thread was longest {doing}: {share(took)} of the time." for doing, took in most
-    )
+    most = ["loading data"] if loading >= MOSTLY_LOADING else _largest_operator(facts, lost)
+    where = "".join(f" The main thread was longest {doing}." for doing in most)
     return "unknown", f"{what.removesuffix('.')}, so this report cannot say what limits the job.{where}"
 
 
-def _largest_operator(facts: Facts, lost: Lost) -> list[tuple[str, float]]:
+def _largest_operator(facts: Facts, lost: Lost) -> list[str]:
     """Return in which operator the main thread was longest, and its share of the time; nothing if that is
     little. A GPU that was not recorded does not make this less true."""
     ranked = [(name, lost.share(ns)) for name, ns in by_operator(facts.host, lost.event, lost.length_ns)[:1]]
-    return [(f"in {in_quotes(name, 80)}", took) for name, took in ranked if took >= levels.LARGE]
+    return [
+        f"in {in_quotes(name, 80)}: {share(took)} of the time"
+        for name, took in ranked
+        if took >= levels.LARGE
+    ]
 
 
 def _of_first_batch(finding: Finding, _facts: Facts) -> Finding:

@@ -143,24 +143,19 @@ def one_line(text: str, limit: int = NAME_LIMIT) -> str:
 
 def cut_middle(text: str, limit: int) -> str:
     """Shorten a name to `limit` characters: names differ at their ends."""
-    if len(text) <= limit:
-        return text
-    end = (limit - 1) // 2
-    return f"{text[: limit - 1 - end]}…{text[len(text) - end :]}"
+    return _cut(text, limit, (limit - 1) // 2)
 
 
 def cut_apart(names: Sequence[str], limit: int, *, whole_start: bool = False) -> list[str]:
     """Shorten the names of one column to `limit` characters, by the part that leaves most of them different:
     their middle, or else more of their end or of their start. whole_start: always their end."""
     ends = [0] if whole_start else [(limit - 1) // 2, limit // 4, limit - 1 - limit // 4]
+    columns = [[_cut(name, limit, end) for name in names] for end in ends]
+    return max(columns, key=lambda column: len(set(column)))
 
-    def cut(end: int) -> list[str]:
-        parts = [(name[: limit - 1 - end], name[len(name) - end :]) for name in names]
-        return [
-            name if len(name) <= limit else "…".join(part) for name, part in zip(names, parts, strict=True)
-        ]
 
-    return max(map(cut, ends), key=lambda column: len(set(column)))
+def _cut(text: str, limit: int, end: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1 - end]}…{text[len(text) - end :]}"
 
 
 def in_quotes(name: str, limit: int = NAME_LIMIT) -> str:

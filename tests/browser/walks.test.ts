@@ -80,7 +80,9 @@ it("a leak: the line that keeps memory, and the curve", async ({ annotate }) => 
   await walk.click(walk.run("leak_kept_graph"));
   await walk.frame.getByRole("heading", { name: "Memory leak on GPU 0: 24.0 MiB per step" }).waitFor();
   const first = walk.frame.locator(".gd-first");
-  await first.getByRole("heading", { name: /memory grows by 24.0 MiB per step/ }).waitFor();
+  await first
+    .getByRole("heading", { name: "Fix first: GPU 0 memory grows: retained autograd graph" })
+    .waitFor();
   await walk.frame.getByText(/^look first in evaluate \(train\.py/).waitFor();
   await walk.click(first.getByRole("button", { name: "Show the memory" }));
   await walk.frame.getByRole("heading", { name: "Growing allocations" }).waitFor();

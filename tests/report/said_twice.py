@@ -1,18 +1,31 @@
-"""Contradictions of a report: every figure that it says twice, compared."""
+"""Figures that are told twice: contradictions between them, and where a user would see one again.
+
+A user takes a figure for told twice where one screen has it again, and asks which of the two counts:
+
+- text: one screen of the command has a share or a rate again, outside of tables of ranks;
+- JSON: two fields of one message, or of the messages in it, are equal in every report. Fields that are equal
+  in some reports only, such as both ends of a range, or a step and the whole of a recording of one step, are
+  two figures. A sentence may have the figure of a field;
+- page: the verdict and the titles of findings, which stand below one another, have a figure again; or the
+  first screen of the summary, a row of the runs or a job's first screen has (see saidTwice.test.tsx).
+
+What stands in several places of different screens must agree: that is `contradictions`.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations, pairwise
 from statistics import median
+from typing import Any
 
 from tb_gpudiag.jobs.report.job_view import MOST_IN_FULL, Diagnosed, directory_document, job_document
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.essentials import own_place, without_hints
 from tb_gpudiag.report.views.compose import heading, report_view
-from tb_gpudiag.report.views.document import Document
+from tb_gpudiag.report.views.document import Document, Findings, ReportView
 from tb_gpudiag.report.views.screen import PLAIN_WIDTH, screen_text
 from tb_gpudiag.report.views.text import document_text
 from tb_gpudiag.rules.rule import LEAST_ERROR_NS
@@ -87,6 +100,73 @@ def shares_twice(document: Document) -> list[str]:
     return [share for share, times in said.items() if times > 1]
 
 
+_FIGURE = re.compile(r"(?<![\w.])\d[\d,.]*(?:%|[ \u00a0](?:ms|µs|s|[KMG]?i?B))(?![\w/])")
+
+
+def told_again(view: ReportView, busy_share: float = 0.0) -> list[str]:
+    """Return the figures that the verdict and the titles of findings below it have twice. The busy share may
+    be that of the one thing that keeps the GPU busy."""
+    cards = [card for section in view.sections if isinstance(section, Findings) for card in section.cards]
+    said = " ".join([view.first, view.verdict, *(card.title for card in cards)])
+    twice = [figure for figure, times in Counter(_FIGURE.findall(said)).items() if times > 1]
+    return [figure for figure in twice if figure != share(busy_share)]
+
+
+FEWEST_DIGITS = 3
+"""Small whole numbers, such as counts, are equal by chance."""
+
+FEWEST_EQUAL = 2
+
+COINCIDE = [
+    {"mfu", "hfu"},  # until a backward pass repeats what the forward pass computed
+    {"peak_reserved_bytes", "reserved_at_peak_bytes"},  # until reserved memory is given back or grows later
+    {"low_bytes_per_step", "high_bytes_per_step"},  # of memory that grows by the same in each step
+    {"floor_slope_bytes_per_step", "low_bytes_per_step"},
+    {"floor_slope_bytes_per_step", "high_bytes_per_step"},
+]
+"""Fields that differ in recordings beside those that are part of the project."""
+
+
+def fields_twice(reports: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the pairs of fields of JSON that say one figure: they are equal wherever both have one."""
+    equal: dict[tuple[str, str], set[float]] = {}
+    different: set[tuple[str, str]] = set()
+    for report in reports:
+        for path, message in _messages("", report):
+            for (a, x), (b, y) in combinations(sorted(_numbers(path, message)), 2):
+                if x != y:
+                    different.add((a, b))
+                elif len(f"{abs(x):.12g}".replace(".", "").strip("0")) >= FEWEST_DIGITS:
+                    equal.setdefault((a, b), set()).add(x)
+    return [
+        f"{a} and {b}"
+        for (a, b), figures in equal.items()
+        if len(figures) >= FEWEST_EQUAL
+        and (a, b) not in different
+        and {name.rpartition(".")[2] for name in (a, b)} not in COINCIDE
+    ]
+
+
+def _messages(path: str, value: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Each message, and the path of its kind."""
+    if isinstance(value, Mapping):
+        yield path, value
+        for name, field in value.items():
+            yield from _messages(f"{path}.{name}", field)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _messages(f"{path}[]", item)
+
+
+def _numbers(path: str, value: Any) -> Iterator[tuple[str, float]]:
+    """The figures of a message and of the messages in it, not of those in its lists."""
+    if isinstance(value, Mapping):
+        for name, field in value.items():
+            yield from _numbers(f"{path}.{name}", field)
+    elif isinstance(value, int | float) and value and not isinstance(value, bool):
+        yield path, value
+
+
 def figures_of_worst(report: pb.Report, row: pb.RunRow) -> list[str]:
     """Return the figures in the sentence about the worst of many runs: its row of the table has them."""
     name = row.run.partition(".pt.trace.json")[0]
@@ -121,8 +201,9 @@ def _steps(report: pb.Report) -> Iterator[str]:
             yield f"steps of {sum(lengths)} us in a window of {device.window_us} us"
         if len(lengths) != step.steps or abs(median(lengths) - step.median_us) > EXACT_US:
             yield f"{len(lengths)} steps of {median(lengths)} us, or {step.steps} of {step.median_us} us"
-    if step.inferred and abs(report.inferred_steps.median_us - step.median_us) > EXACT_US:
-        yield f"an inferred step takes {report.inferred_steps.median_us} us, or {step.median_us} us"
+    inferred = report.inferred_steps
+    if inferred.repetitions and bool(inferred.median_us) == step.inferred:
+        yield f"an inferred step takes {inferred.median_us} us beside {step.median_us} us"
     for finding in report.findings:
         saving = finding.saving
         if abs(saving.high_per_step_us - saving.high_share * step.unprofiled_us) > EXACT_US:
@@ -150,18 +231,19 @@ def _against_cost(finding: pb.Finding, report: pb.Report) -> Iterator[str]:
 
 def _against_window(saving: pb.Saving, report: pb.Report) -> Iterator[str]:
     plan = report.plan
-    if not plan.whole_us:
+    if not plan.fixes:
         return
+    whole_us = _whole_us(report)
     low_us, high_us = saving.low_us, saving.high_us
     if plan.per_step:
         low_us, high_us = saving.low_per_step_us, saving.high_per_step_us
         steps = window_us(report) / report.step_time.median_us
         if abs(saving.high_us - steps * high_us) > EXACT_US * steps:
             yield f"saves {saving.high_us} us, or {high_us} us in {steps} steps"
-    if high_us > plan.whole_us + EXACT_US:
-        yield f"saves {high_us} us of {plan.whole_us} us"
+    if high_us > whole_us + EXACT_US:
+        yield f"saves {high_us} us of {whole_us} us"
     for part_us, part in ((low_us, saving.low_share), (high_us, saving.high_share)):
-        if abs(part_us - part * plan.whole_us) > EXACT_US:
+        if abs(part_us - part * whole_us) > EXACT_US:
             yield f"saves {part_us} us, and a share of {part}"
 
 
@@ -169,13 +251,11 @@ def _plan(report: pb.Report) -> Iterator[str]:
     plan = report.plan
     if not plan.fixes:
         return
-    if plan.whole_us > (report.step_time.median_us if plan.per_step else window_us(report)) + EXACT_US:
-        yield f"the plan is of {plan.whole_us} us, and the step takes {report.step_time.median_us} us"
-    if abs(sum(fix.saving_us for fix in plan.fixes) - plan.saving_us) > EXACT_US * len(plan.fixes):
-        yield "the plan's rows do not add up"
-    if plan.saving_us > plan.whole_us + EXACT_US:
-        yield f"the plan saves {plan.saving_us} us of {plan.whole_us} us"
-    left_us = plan.whole_us
+    whole_us = left_us = _whole_us(report)
+    if whole_us > (report.step_time.median_us if plan.per_step else window_us(report)) + EXACT_US:
+        yield f"the plan is of {whole_us} us, and the step takes {report.step_time.median_us} us"
+    if (saved_us := sum(fix.saving_us for fix in plan.fixes)) > whole_us + EXACT_US:
+        yield f"the plan saves {saved_us} us of {whole_us} us"
     for fix in plan.fixes:
         left_us -= fix.saving_us
         if abs(fix.likely_us - left_us) > EXACT_US * len(plan.fixes):
@@ -188,6 +268,11 @@ def _plan(report: pb.Report) -> Iterator[str]:
     saved_us = first.saving.likely_per_step_us if plan.per_step else first.saving.likely_us
     if abs(saved_us - plan.fixes[0].saving_us) > EXACT_US:
         yield f"{first.rule} saves {saved_us} us, or {plan.fixes[0].saving_us} us in the plan"
+
+
+def _whole_us(report: pb.Report) -> float:
+    """What the plan's times are of: a step, or the step window where no steps are known."""
+    return report.step_time.unprofiled_us if report.plan.per_step else report.plan.whole_us
 
 
 def _order(report: pb.Report) -> Iterator[str]:

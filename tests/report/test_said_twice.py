@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,13 @@ from tb_gpudiag.jobs.report.job_report import build_jobs
 from tb_gpudiag.jobs.report.job_view import job_document
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.build import build_report
-from tb_gpudiag.report.views.compose import compose
+from tb_gpudiag.report.views.compose import compose, report_view
 from tb_gpudiag.report.wire import from_json, to_json
 from tb_gpudiag.service.index.run_rows import run_row
 from tb_gpudiag.trace.files.file_names import TraceFile
 from tb_gpudiag.trace.files.find import find_traces
 from tests.builder import TraceBuilder
+from tests.conftest import REPOSITORY
 from tests.facts.any_traces import any_traces
 from tests.real_traces import FILES, file_at, real_facts, real_report
 from tests.report.reports import report_of, usual_report
@@ -25,8 +27,10 @@ from tests.report.said_twice import (
     contradictions,
     contradictions_of_job,
     contradictions_of_row,
+    fields_twice,
     figures_of_worst,
     shares_twice,
+    told_again,
 )
 from tests.simulator.diagnosed import simulated_facts
 from tests.simulator.scenarios import different_scenarios
@@ -39,6 +43,7 @@ def test_a_simulated_job(name: str) -> None:
     report = build_report(simulated_facts(name), file)
     assert contradictions(report) == []
     assert shares_twice(compose([report])) == []
+    assert told_again(report_view(report), report.verdict.busy_share) == []
 
 
 @pytest.mark.slow
@@ -53,6 +58,7 @@ def test_a_real_trace(shared_traces: Path, path: str) -> None:
     """Also in JSON, and in the table of runs."""
     facts, report, file = real_facts(path), real_report(path), file_at(str(shared_traces / path))
     assert contradictions(from_json(to_json(report), pb.Report)) == []
+    assert told_again(report_view(report), report.verdict.busy_share) == []
     row = run_row(build_digest(facts, report, file))
     assert contradictions_of_row(row, report) == []
     assert figures_of_worst(report, row) == []
@@ -66,6 +72,24 @@ def test_a_real_job(shared_traces: Path, folder: str) -> None:
     assert job.findings
     assert contradictions_of_job(job) == []
     assert shares_twice(job_document([job])) == []
+    assert told_again(job_document([job]).reports[0]) == []
+
+
+@pytest.mark.slow
+def test_no_two_fields_of_json_say_one_figure() -> None:
+    """In the recordings that are part of the project."""
+    folders = (REPOSITORY / "demo/recorded", REPOSITORY / "tb_gpudiag/demo_log")
+    reports = [
+        json.loads(to_json(real_report(file.path)))
+        for folder in folders
+        for file in find_traces(str(folder)).files
+        if file.kind == "trace"
+    ]
+    assert len(reports) > 15
+    assert fields_twice(reports) == []
+    for report in reports:
+        report.setdefault("plan", {})["saved_us"] = report["step_time"]["unprofiled_us"]
+    assert fields_twice(reports) == [".plan.saved_us and .step_time.unprofiled_us"]
 
 
 def _saves_more(report: pb.Report) -> None:

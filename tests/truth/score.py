@@ -164,7 +164,8 @@ def _promise(finding: Diagnosis) -> tuple[float, float]:
 
 def _whole(plan: Diagnosis) -> float:
     """Highest share of the step that all fixes of the plan are said to give back."""
-    return float(1 - plan["fixes"][-1]["least_us"] / plan["whole_us"])
+    first, last = plan["fixes"][0], plan["fixes"][-1]
+    return float(1 - last["least_us"] / (first["likely_us"] + first["saving_us"]))
 
 
 def _all_hold(promises: Sequence[tuple[float, float]], times: Times) -> bool | None:

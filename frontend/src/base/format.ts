@@ -177,6 +177,14 @@ export function withUnit(value: number, places: number, unit: string): string {
   return `${short}${GAP}${unit}`;
 }
 
+const ORDINALS = new Intl.PluralRules("en", { type: "ordinal" });
+const ENDS = { zero: "th", one: "st", two: "nd", few: "rd", many: "th", other: "th" };
+
+/** "1st", "22nd", "113th". */
+export function ordinal(n: number): string {
+  return `${count(n)}${ENDS[ORDINALS.select(n)]}`;
+}
+
 /** "1 step", "3 steps". */
 export function plural(n: number, one: string, many = `${one}s`): string {
   return `${count(n)} ${n === 1 ? one : many}`;

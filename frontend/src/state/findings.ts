@@ -1,7 +1,7 @@
 // Findings as the page shows them: keys, costs and savings in words.
 
 import { bytes, percent, time } from "../base/format";
-import { Finding_Severity, type Finding, type Unchecked } from "../wire/report";
+import { Finding_Severity, type Finding, type Unchecked, type Verdict } from "../wire/report";
 
 /** Return a key per finding for links: the rule's id, numbered if a rule has several findings. */
 export function findingKeys(findings: readonly Finding[]): string[] {
@@ -16,6 +16,31 @@ export function findingKeys(findings: readonly Finding[]): string[] {
 /** Return true if the finding is only about the recording. `better_recording` says all of these in one line. */
 export function isHint({ rule, severity }: Finding): boolean {
   return rule.startsWith("GD9") && severity === Finding_Severity.INFO;
+}
+
+const RATE = /(?: by)? ([\d.,]+\s?[KMGT]?i?B) per [a-z ]+?(?=$|[:,.])/;
+
+/** The title of a finding about growing memory without the rate: what stands beside it has that. */
+export function withoutRate(title: string): string {
+  return title.replace(RATE, "");
+}
+
+/** Whether the verdict above a finding has the rate of its leak. */
+export function saysRate(verdict: Verdict | undefined, { title }: Finding): boolean {
+  const rate = RATE.exec(title)?.[1];
+  return rate !== undefined && `${verdict?.headline} ${verdict?.leak}`.includes(` ${rate} per `);
+}
+
+/** The verdict's sentence without the titles of the findings that stand below it. */
+export function sentenceAbove({
+  verdict,
+  findings,
+}: {
+  readonly verdict?: Verdict | undefined;
+  readonly findings: readonly Finding[];
+}): string {
+  const titles = findings.filter((finding) => !isHint(finding)).map(({ title }) => `${title}. `);
+  return titles.reduce((said, title) => said.replace(title, ""), verdict?.sentence ?? "");
 }
 
 export interface UncheckedGroup {

@@ -146,7 +146,9 @@ export function firstBlock(code: string): string {
 }
 
 /** For each finding, the step (or step window) once it and the fixes before it are made. */
-export function stepAfter({ fixes, whole_us }: Plan): ReadonlyMap<number, string> {
+export function stepAfter({ plan, step_time }: Report): ReadonlyMap<number, string> {
+  const { fixes, whole_us: window_us } = plan ?? { fixes: [], whole_us: 0 };
+  const whole_us = window_us || (step_time?.unprofiled_us ?? 0);
   return new Map(fixes.map((fix) => [fix.finding, stepOf(fix, whole_us)]));
 }
 

@@ -55,7 +55,8 @@ it("describes the peak as far as the trace shows it", () => {
 it("says how fast the floor rises, with a confidence interval, and when memory is full", () => {
   const found = memory({
     steps_until_full: 12.7,
-    trend: trend({ low_bytes_per_step: 7 * MIB, high_bytes_per_step: 9 * MIB }),
+    floor_slope_bytes_per_step: 8 * MIB,
+    trend: trend({ bytes_per_step: 0, low_bytes_per_step: 7 * MIB, high_bytes_per_step: 9 * MIB }),
   });
   expect(plain(floorSentence(found))).toBe(
     "The floor rises by 8 MiB per step (95% confidence: 7 MiB to 9 MiB). At this rate, memory is full after 12 more steps.",

@@ -25,16 +25,17 @@ export function peakSentence(memory: DeviceMemory): string {
 }
 
 /** One or two sentences about the floor of the steps. */
-export function floorSentence({ trend, steps_until_full: left }: DeviceMemory): string {
+export function floorSentence(memory: DeviceMemory): string {
+  const { trend, steps_until_full: left, floor_slope_bytes_per_step: slope } = memory;
   if (!trend) return "Record at least three steps to see whether memory grows.";
   const full =
     trend.state === "rising" && left > 0 ? ` At this rate, memory is full after ${more(left, trend)}.` : "";
-  return `The floor ${does(trend)}.${full}`;
+  return `The floor ${does(trend, slope || trend.bytes_per_step)}.${full}`;
 }
 
-function does(trend: FloorTrend): string {
+function does(trend: FloorTrend, slope: number): string {
   const known = term(TREND_STATES, trend.state) ?? TREND_STATES.unclear;
-  return known.noun.replace("{change}", perUnit(trend, trend.state === "falling" ? -1 : 1));
+  return known.noun.replace("{change}", perUnit(trend, slope, trend.state === "falling" ? -1 : 1));
 }
 
 function more(left: number, { unit, word }: FloorTrend): string {
@@ -47,19 +48,18 @@ function more(left: number, { unit, word }: FloorTrend): string {
 const FEWEST_FOR_95 = 4;
 
 /** "8 MiB per step (95% confidence: 7.9 MiB to 8.1 MiB)". */
-function perUnit(trend: FloorTrend, sign: 1 | -1): string {
-  const { bytes_per_step, low_bytes_per_step, high_bytes_per_step, steps, unit, word, start_us, end_us } =
-    trend;
+function perUnit(trend: FloorTrend, slope: number, sign: 1 | -1): string {
+  const { low_bytes_per_step, high_bytes_per_step, steps, unit, word, start_us, end_us } = trend;
   if (unit === "second") {
     const seen = end_us - start_us;
-    return `${bytes((sign * bytes_per_step * seen) / 1e6)} in ${time(seen)}`; // no rate beyond what was seen
+    return `${bytes((sign * slope * seen) / 1e6)} in ${time(seen)}`; // no rate beyond what was seen
   }
   const [low = 0, high = 0] = [sign * low_bytes_per_step, sign * high_bytes_per_step].sort((a, b) => a - b);
   const between =
     steps < FEWEST_FOR_95 || bytes(low) === bytes(high)
       ? ""
       : ` (95% confidence: ${bytes(low)} to ${bytes(high)})`;
-  return `${bytes(sign * bytes_per_step)} per ${word || "step"}${between}`;
+  return `${bytes(sign * slope)} per ${word || "step"}${between}`;
 }
 
 /** What the curve leaves out, or "" if it is complete. */

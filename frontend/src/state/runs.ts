@@ -1,7 +1,7 @@
 // The table of runs: its search and order, which stay while other views are open.
 
 import { create } from "zustand";
-import { percent, plural, timeBeside } from "../base/format";
+import { count, ordinal, percent, plural, timeBeside } from "../base/format";
 import { limiterWord } from "../base/limiters";
 import type { Order } from "../base/sorting";
 import type { CauseTime, RunRow, TraceEntry_State } from "../wire/report";
@@ -105,10 +105,22 @@ const STATES: Readonly<Record<TraceEntry_State, string>> = {
   ready: "",
 };
 
-/** "CUDA memory snapshot", "not analyzed · job · 8 ranks · 3 recordings". */
-export function aboutRun({ kind, state, ranks, recordings }: RunRow): string {
+/** What is said of each run that waits, by id, while runs are analyzed: "3rd of 53 in the queue". rows: in the order in
+ *  which they are analyzed; the server has taken some. */
+export function queuePlaces(rows: readonly RunRow[]): ReadonlyMap<string, string> {
+  const waiting = [
+    ...rows.filter(({ state }) => state === "queued"),
+    ...rows.filter(({ state }) => state === "new"),
+  ];
+  return new Map(
+    waiting.map(({ id }, at) => [id, `${ordinal(at + 1)} of ${count(waiting.length)} in the queue`]),
+  );
+}
+
+/** "CUDA memory snapshot", "not analyzed · job · 8 ranks · 3 recordings". place: in the queue, if it is known. */
+export function aboutRun({ kind, state, ranks, recordings }: RunRow, place = ""): string {
   const parts = [
-    STATES[state],
+    place || STATES[state],
     kindText(kind),
     ranks > 1 ? plural(ranks, "rank") : "",
     recordings > 1 ? plural(recordings, "recording") : "",

@@ -17,7 +17,7 @@ const first = report.findings[0];
 if (!first?.saving || !report.plan || !report.step_time) throw new Error("the report has no plan");
 const { saving, plan, step_time: step } = { ...first, ...report } as Required<Report & typeof first>;
 const gain = gainOf(saving);
-const afterFirst = stepAfter(report.plan).get(0);
+const afterFirst = stepAfter(report).get(0);
 const entry = { id: "t", run: "r", kind: "trace" } as TraceEntry;
 
 /** How often each figure is said. */
@@ -65,6 +65,22 @@ describe("the page", () => {
     const twice = [...timesIn(words), ...oftenIn(words, /\d+\.\d%/g)].filter(([, often]) => often > 1);
     // A gain begins with the step.
     expect(twice).toEqual([[plain(gain?.before), 2]]);
+  });
+
+  it("says the rate of a leak once, and its title not in the verdict", () => {
+    const title = "GPU 0 memory grows by 24.0 MiB per step: retained autograd graph";
+    const verdict = {
+      ...report.verdict,
+      headline: "Memory leak on GPU 0: 24.0 MiB per step",
+      sentence: `${title}. The GPU was busy.`,
+    };
+    const leak = { ...first, ...{ rule: "GD401", title, cost_us: 0, cost_bytes_per_step: 24 * 2 ** 20 } };
+    const leaking = { ...report, verdict, findings: [leak], plan: undefined } as Report;
+    const { container } = renderPart(<Summary {...{ report: leaking, entry }} />);
+    const words = plain(container.textContent);
+    expect(words).toContain("Fix first: GPU 0 memory grows: retained autograd graph");
+    expect([...oftenIn(words, /24(\.0)? MiB/g).values()]).toEqual([1]);
+    expect(words).toContain("The GPU was busy.");
   });
 
   it("says where to look first as the command does, and once", () => {

@@ -179,8 +179,6 @@ export type Mfu_Missing = typeof Mfu_Missing[keyof typeof Mfu_Missing];
 export interface MfuPart {
   part: MfuPart_Part;
   us: number;
-  /** of the step window */
-  share: number;
 }
 
 export const MfuPart_Part = {
@@ -417,6 +415,7 @@ export interface InferredSteps {
   setup_us: number;
   /** time in the recording after the last one */
   tail_us: number;
+  /** 0 if they are steps: see step_time */
   median_us: number;
   /** bounded */
   accounts: StepAccount[];
@@ -539,12 +538,11 @@ export interface Saving {
 /** Order in which to make the fixes. Absent if the trace cannot be replayed. */
 export interface Plan {
   fixes: PlannedFix[];
-  /** a step without the profiler, or the step window if no steps are known: what all times here are of */
+  /** the step window without the profiler, which all times here are of; 0 if per_step */
   whole_us: number;
-  /** most likely, of all fixes together; no time is counted twice */
-  saving_us: number;
   /** error of the replay in parts it was not fitted to, as a share of the step window */
   error_share: number;
+  /** all times here are of step_time.unprofiled_us */
   per_step: boolean;
 }
 
@@ -738,7 +736,7 @@ export interface DeviceMemory {
   peak_reserved_bytes: number;
   /** 0 if the trace does not say */
   capacity_bytes: number;
-  /** 0 with fewer than 3 steps; without steps see trend */
+  /** most likely, of the trend; 0 with fewer than 3 steps; without steps see trend */
   floor_slope_bytes_per_step: number;
   /** growing allocation sites, fastest growth first; bounded */
   sites: MemorySite[];
@@ -832,7 +830,7 @@ export interface MemoryFloor {
 
 /** A line through the floors. Slopes are per step or per second: see unit. */
 export interface FloorTrend {
-  /** Theil-Sen estimate */
+  /** Theil-Sen estimate; 0 with steps: see floor_slope_bytes_per_step */
   bytes_per_step: number;
   /** bounds of the 95% confidence interval */
   low_bytes_per_step: number;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from tb_gpudiag.digest.digest import PATH_SEPARATOR, REST
@@ -14,7 +14,7 @@ from tb_gpudiag.report.essentials import code_place, preposition
 from tb_gpudiag.report.views.document import Column, Document, Kind, ReportView, Section, Table, lines, table
 from tb_gpudiag.vocabulary.patterns import lazy_re
 from tb_gpudiag.wording.format import cut_middle, figures, one_line, share, size_bytes, time_us
-from tb_gpudiag.wording.quantity import duration, size
+from tb_gpudiag.wording.quantity import Quantity, duration
 from tb_gpudiag.wording.vocabulary import MEMORY_FIGURES, MEMORY_KINDS, term
 
 ROWS_SHOWN: Final = 10
@@ -42,9 +42,7 @@ def comparison_document(comparison: pb.Comparison, *, of_finding: bool = False) 
         (
             row.device,
             term(MEMORY_KINDS, pb.MemoryKind.Kind.Name(row.kind)).word,
-            size(row.base_bytes),
-            size(row.candidate_bytes),
-            _signed_size(row.candidate_bytes - row.base_bytes),
+            *_both(row.base_bytes, row.candidate_bytes, size_bytes),
             f" {preposition(row.place)} ".join(
                 filter(None, (_short(row.allocator), code_place(row.place, row.base_place)))
             )
@@ -83,17 +81,11 @@ def comparison_document(comparison: pb.Comparison, *, of_finding: bool = False) 
 def _parts(causes: Iterable[pb.CauseDifference], mean: pb.StepDifference) -> Table:
     """Parts of the mean step. They add up to it."""
     rows = [
-        (
-            part_term(pb.CauseTime.Cause.Name(row.cause)).word,
-            duration(row.base_us * 1e3),
-            duration(row.candidate_us * 1e3),
-            _signed_us(row.candidate_us - row.base_us),
-        )
+        (part_term(pb.CauseTime.Cause.Name(row.cause)).word, *_times(row.base_us, row.candidate_us))
         for row in causes
     ]
     if rows:
-        whole = duration(mean.base * 1e3), duration(mean.candidate * 1e3)
-        rows.append(("Mean step", *whole, _signed_us(mean.difference)))
+        rows.append(("Mean step", *_times(mean.base, mean.candidate)))
     return table("parts", "Where the difference went", (Column("Part"), *_SIDES, _DIFFERENCE), rows)
 
 
@@ -102,42 +94,31 @@ def _figures(comparison: pb.Comparison) -> Table:
     launches = comparison.launches
     rows = []
     if launches.base or launches.candidate:
-        moved = launches.candidate - launches.base
-        rows.append(
-            (
-                "Launches per step",
-                figures(launches.base),
-                figures(launches.candidate),
-                f"+{figures(moved)}" if moved > 0 else figures(moved),
-            )
-        )
+        rows.append(("Launches per step", *_both(launches.base, launches.candidate, figures)))
     if comparison.HasField("mfu"):
         rows.append(_mfu(comparison.mfu))
     for row in comparison.memory:
-        moved = row.candidate_bytes - row.base_bytes
-        rows.append(
-            (
-                f"{row.device}: {term(MEMORY_FIGURES, row.what).noun}",
-                str(size(row.base_bytes)),
-                str(size(row.candidate_bytes)),
-                _signed_size(moved),
-            )
-        )
-    return table(
-        "figures",
-        "Launches, MFU and memory" if comparison.HasField("mfu") else "Launches and memory",
-        (Column("Figure"), *_SIDES, _DIFFERENCE),
-        rows,
-    )
+        name = f"{row.device}: {term(MEMORY_FIGURES, row.what).noun}"
+        rows.append((name, *_both(row.base_bytes, row.candidate_bytes, size_bytes)))
+    title = "Launches, MFU and memory" if comparison.HasField("mfu") else "Launches and memory"
+    return table("figures", title, (Column("Figure"), *_SIDES, _DIFFERENCE), rows)
 
 
-def _signed_size(moved: float) -> str:
-    return f"+{size_bytes(moved)}" if moved > 0 else size_bytes(moved)
+def _both(base: float, candidate: float, shown: Callable[[float], str]) -> tuple[str, str, str]:
+    """Both sides, and their difference."""
+    return shown(base), shown(candidate), _signed(candidate - base, shown)
+
+
+def _signed(moved: float, shown: Callable[[float], str]) -> str:
+    return f"+{shown(moved)}" if moved > 0 else shown(moved)
+
+
+def _times(base_us: float, candidate_us: float) -> tuple[Quantity, Quantity, str]:
+    return duration(base_us * 1e3), duration(candidate_us * 1e3), signed_ns((candidate_us - base_us) * 1e3)
 
 
 def _mfu(found: pb.MfuDifference) -> tuple[str, str, str, str]:
-    points = 100 * (found.candidate - found.base)
-    moved = f"+{figures(points)}" if points > 0 else figures(points)
+    moved = _signed(100 * (found.candidate - found.base), figures)
     of = " → ".join(dict.fromkeys((found.base_of, found.candidate_of)))
     return f"MFU, of {of}", share(found.base), share(found.candidate), f"{moved} points"
 
@@ -201,9 +182,7 @@ def _work(id: str, title: str, rows: Iterable[pb.OperatorDifference]) -> Table:
     shown = [
         (
             f"{_short(row.name)} → {_short(row.candidate_name)}" if row.candidate_name else _short(row.name),
-            duration(row.base_us * 1e3),
-            duration(row.candidate_us * 1e3),
-            _signed_us(row.candidate_us - row.base_us),
+            *_times(row.base_us, row.candidate_us),
             _calls(row),
             _inside(row),
         )
@@ -236,7 +215,3 @@ def _short(names: str) -> str:
 def _calls(row: pb.OperatorDifference) -> str:
     base, candidate = figures(row.base_count), figures(row.candidate_count)
     return base if base == candidate else f"{base} → {candidate}"
-
-
-def _signed_us(microseconds: float) -> str:
-    return signed_ns(microseconds * 1e3)

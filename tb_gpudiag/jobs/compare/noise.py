@@ -93,8 +93,7 @@ def _resampled(steps: Float64, generator: np.random.Generator, middle: _Middle) 
 Calls = dict[tuple[str, str], tuple[float, float]]
 """Calls, and their own time, per step and rank by path and operator."""
 
-ROUNDING = 0.005
-"""Counts per step of recordings with other numbers of steps differ by less than this."""
+ROUNDING = 0.005  # counts per step of recordings with other numbers of steps differ by less than this
 
 
 @dataclass(frozen=True)

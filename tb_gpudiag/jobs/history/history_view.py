@@ -92,11 +92,8 @@ def _about(points: Sequence[pb.HistoryPoint]) -> str:
     first, last = _time(points[0].time_s), _time(points[-1].time_s)
     if not first or not last:
         return text
-    return (
-        f"{text} · {first} · {time_us((points[-1].time_s - points[0].time_s) * 1e6)}"
-        if len(points) > 1
-        else text
-    )
+    long = time_us((points[-1].time_s - points[0].time_s) * 1e6)
+    return text + f" · {first} · {long}" * (len(points) > 1)
 
 
 def _headline(history: pb.History) -> str:
@@ -111,12 +108,8 @@ def _headline(history: pb.History) -> str:
 def _points(history: pb.History) -> Table:
     points = history.points
     changed = {change.point for change in history.changes}
-    shown = sorted(
-        {
-            *np.linspace(0, len(points) - 1, min(len(points), ROWS_SHOWN)).round().astype(int).tolist(),
-            *changed,
-        }
-    )
+    evenly = np.linspace(0, len(points) - 1, min(len(points), ROWS_SHOWN)).round().astype(int)
+    shown = sorted({*evenly.tolist(), *changed})
     columns: list[ColumnOf[tuple[int, pb.HistoryPoint]]] = [
         (Column("#", Kind.NUMBER), lambda row: str(row[0] + 1)),
         (Column("Recorded (UTC)"), lambda row: _time(row[1].time_s) or row[1].span),

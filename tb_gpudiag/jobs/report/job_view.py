@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from tb_gpudiag.jobs.rules.job_words import LATE_RECORDING, collective_text
 from tb_gpudiag.jobs.step_parts import part_noun
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.essentials import full_place, urgency
+from tb_gpudiag.report.essentials import full_place, sentence_above, urgency
 from tb_gpudiag.report.views.compose import any_rule, report_view, step_text
 from tb_gpudiag.report.views.compose import heading as trace_name
 from tb_gpudiag.report.views.compose import limiter as trace_limiter
@@ -190,7 +190,7 @@ def job_view(report: pb.JobReport) -> ReportView:
         or ("" if of_memory else "CPU"),
         about="memory snapshots" if of_memory else " · ".join(part for part in parts if part),
         headline=report.verdict.headline or bottleneck(_limiter(report)),
-        verdict=report.verdict.sentence,
+        verdict=sentence_above(report.verdict, report.findings),
         sections=tuple(section for section in sections if section),
     )
 

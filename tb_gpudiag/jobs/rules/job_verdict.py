@@ -96,8 +96,8 @@ def find_job_verdict(
         return JobVerdict("communication", f"{said}. {_waiting(facts)}")
     limiter, said = _shared_limiter(facts)
     waiting = _stragglers(facts) or _waiting(facts)
-    late = (one.finding.title for one in findings if one.finding.records_again)
-    not_counted = "".join(f" {title}; this is not counted." for title in late)
+    late = any(one.finding.records_again for one in findings)
+    not_counted = " That ranks began to record late is not counted." * late
     return JobVerdict(limiter, f"{said} {waiting}{not_counted}")
 
 

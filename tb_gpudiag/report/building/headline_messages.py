@@ -50,11 +50,7 @@ def mfu_message(found: Mfu, roofline: Roofline, steps: int) -> pb.Mfu | None:
         model_teraflops=found.operations / found.window_ns / 1e3,
         step_operations=found.operations / steps if steps else 0,
         recomputing_us=us(found.recomputing_ns),
-        parts=[
-            pb.MfuPart(part=part.label, us=us(ns), share=ns / found.window_ns)
-            for part, ns in found.parts_ns.items()
-            if ns > 0
-        ],
+        parts=[pb.MfuPart(part=part.label, us=us(ns)) for part, ns in found.parts_ns.items() if ns > 0],
         steps=found.by_step[:STEPS_LIMIT],
     )
     message.sentence = _cannot_tell(found) if found.missing else _mfu_sentence(found, message)

@@ -16,7 +16,6 @@ from tb_gpudiag.report.building.units import message_of, place, us
 from tb_gpudiag.rules.answer import place_at
 from tb_gpudiag.rules.shared.growth import floor_state, until_full
 from tb_gpudiag.trace.events import Events
-from tb_gpudiag.vocabulary.frames import Frame
 from tb_gpudiag.wording.format import one_line
 
 FLOORS_LIMIT = 2_000
@@ -72,7 +71,7 @@ def _device(memory: DeviceMemory, events: Events) -> pb.DeviceMemory:
         trend=message_of(
             pb.FloorTrend,
             trend,
-            bytes_per_step=trend.per_unit,
+            bytes_per_step=trend.per_unit * (trend.unit != "step"),
             low_bytes_per_step=trend.low,
             high_bytes_per_step=trend.high,
             state=floor_state(memory) or "",
@@ -93,18 +92,14 @@ def _failures(memory: DeviceMemory) -> list[pb.MemoryFailure]:
         pb.MemoryFailure(
             us=us(events.time_ns[i]),
             requested_bytes=requested,
-            place=_where(context.frame(i), context.host.name(int(context.operator[i])), requested),
+            place=place(place_at(context.frame(i), operator=context.host.name(int(context.operator[i])))),
         )
         for i, requested in zip(failed, sizes, strict=True)
     ]
 
 
-def _where(frame: Frame | None, operator: str, size: int) -> pb.Place:
-    return place(place_at(frame, operator=operator, bytes=size))
-
-
 def _owner(owner: Owner) -> pb.MemoryOwner:
-    where = _where(owner.frame, owner.operator, owner.bytes)
+    where = place(place_at(owner.frame, operator=owner.operator))
     return message_of(pb.MemoryOwner, owner, kind=owner.kind.value, place=where)
 
 
@@ -122,6 +117,6 @@ def _site(site: GrowingSite, device: int, events: Events) -> pb.MemorySite:
         site,
         stack="\n".join(one_line(frame) for frame in frames),
         bytes_per_step=site.per_unit,
-        place=_where(site.frame, site.operator, site.bytes),
+        place=place(place_at(site.frame, operator=site.operator)),
         ranges=ranges,
     )

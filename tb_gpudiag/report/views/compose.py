@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tb_gpudiag.report import report_pb2 as pb
+from tb_gpudiag.report.essentials import sentence_above
 from tb_gpudiag.report.views.document import Column, Document, Kind, ReportView, Section, lines, table, tables
 from tb_gpudiag.report.views.figure_sections import (
     accounts,
@@ -175,7 +176,7 @@ def report_view(report: pb.Report) -> ReportView:
         headline=headline(report),
         where=report.verdict.where,
         leak=report.verdict.leak,
-        verdict=report.verdict.sentence,
+        verdict=sentence_above(report.verdict, report.findings),
         sections=tuple(section for section in _sections(report) if section),
         figures=tuple(
             filter(None, (report.serving.sentence, report.captured_graphs.sentence, report.mfu.sentence))

@@ -18,8 +18,7 @@ from tb_gpudiag.wording.vocabulary import COLUMNS
 
 T = TypeVar("T")
 
-WINDOW = "step window"
-"""Label of an account's last row."""
+WINDOW = "step window"  # label of an account's last row
 
 WHOLE = share(1.0)
 

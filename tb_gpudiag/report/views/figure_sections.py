@@ -32,11 +32,9 @@ from tb_gpudiag.wording.vocabulary import (
     term,
 )
 
-INFERRED_PARTS_SHOWN = 4
-"""Parts of the repetitions' time that are listed, largest first."""
+INFERRED_PARTS_SHOWN = 4  # parts of the repetitions' time that are listed, largest first
 
-NS_US = 1e-3
-"""Times on the wire are exact to a nanosecond."""
+NS_US = 1e-3  # times on the wire are exact to a nanosecond
 
 
 def accounts(report: pb.Report) -> list[Account]:
@@ -95,13 +93,14 @@ def inferred_steps(report: pb.Report) -> Lines:
     launches = count(found.period_launches, "launch", "launches")
     lengths = [step.duration_us for step in found.accounts]
     shortest, longest = time_us(min(lengths)), time_us(max(lengths))
+    median_us = found.median_us or report.step_time.median_us
     shown = "" if len(lengths) == found.repetitions else f" {count(len(lengths))} of them are steady."
     sentences = [
         f"No steps were recorded. On GPU {found.device} a sequence of {launches} repeats "
         f"{count(found.repetitions, 'time')}.{shown} {time_us(found.setup_us)} of the recording come before, "
         f"and {time_us(found.tail_us)} after.",
         STEP_SIGNS[pb.InferredSteps.Sign.Name(found.sign)].explanation.format(inside=found.inside),
-        f"One {'step' if found.are_steps else 'repetition'} takes {time_us(found.median_us)} (median of "
+        f"One {'step' if found.are_steps else 'repetition'} takes {time_us(median_us)} (median of "
         f"{count(len(lengths))}; {shortest} to {longest}). Over them: "
         f"{_largest_parts(found.accounts, sum(lengths))}.",
     ]
@@ -218,14 +217,15 @@ def _floor(m: pb.DeviceMemory) -> str:
     if not m.HasField("trend"):
         return ""
     trend = m.trend
-    text = f"the floor {_change(trend)} (over {_floors(trend)}{_confidence(trend)})"
+    slope = m.floor_slope_bytes_per_step or trend.bytes_per_step
+    text = f"the floor {_change(trend, slope)} (over {_floors(trend)}{_confidence(trend)})"
     if m.steps_until_full and trend.state == "rising":
         text += f"; at this rate memory is full after {_until_full(m)}"
     return text
 
 
-def _change(trend: pb.FloorTrend) -> str:
-    change = str(_growth(trend, _sign(trend) * trend.bytes_per_step))
+def _change(trend: pb.FloorTrend, slope: float) -> str:
+    change = str(_growth(trend, _sign(trend) * slope))
     return TREND_STATES.get(trend.state, TREND_STATES["unclear"]).noun.format(change=change)
 
 

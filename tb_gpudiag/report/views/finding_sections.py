@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tb_gpudiag.report import report_pb2 as pb
-from tb_gpudiag.report.essentials import full_place, preposition, short_place, without_hints
+from tb_gpudiag.report.essentials import full_place, preposition, short_place, title_below, without_hints
 from tb_gpudiag.report.views.document import (
     CodePlace,
     Column,
@@ -37,16 +37,18 @@ def findings(report: pb.Report | pb.JobReport, nothing: str = "") -> Findings:
     shown = without_hints(report.findings)
     fixes = report.plan.fixes[1:] if isinstance(report, pb.Report) else []
     planned_us = {report.findings[fix.finding].title: fix.saving_us for fix in fixes}
-    cards, said = [], set[Item]()
-    for number in range(1, len(shown) + 1):
-        card = _card(shown, number, planned_us)
-        # What an earlier finding says in the same words, such as why no saving was replayed, is said there.
-        cards.append(replace(card, facts=tuple(fact for fact in card.facts if fact not in said)))
-        said.update(card.facts[bool(card.gain) :])
+    made = [_card(shown, number, planned_us, report.verdict) for number in range(1, len(shown) + 1)]
+    # What an earlier finding says in the same words, such as why no saving was replayed, is said there.
+    said = [{fact for card in made[:i] for fact in card.facts[bool(card.gain) :]} for i in range(len(made))]
+    cards = (
+        replace(card, facts=tuple(f for f in card.facts if f not in said[i])) for i, card in enumerate(made)
+    )
     return Findings("findings", "Findings", tuple(cards), nothing)
 
 
-def _card(shown: list[pb.Finding], number: int, planned_us: Mapping[str, float]) -> FindingCard:
+def _card(
+    shown: list[pb.Finding], number: int, planned_us: Mapping[str, float], verdict: pb.Verdict
+) -> FindingCard:
     """planned_us: what fixes save on top of those before them, by title; not the first one's."""
     finding = shown[number - 1]
     cost = _cost(finding, planned_us.get(finding.title, 0.0))
@@ -59,8 +61,8 @@ def _card(shown: list[pb.Finding], number: int, planned_us: Mapping[str, float])
         severity=pb.Finding.Severity.Name(finding.severity),
         rule=finding.rule,
         name=finding.name,
-        title=finding.title,
-        summary=finding.summary,
+        title=title_below(finding.title, verdict),
+        summary=finding.summary * (finding.summary not in verdict.sentence),
         facts=tuple(facts),
         places=tuple(_places(finding.places[:PLACES_SHOWN])),
         fix=finding.fix.text,

@@ -31,12 +31,8 @@ from tb_gpudiag.wording.format import NO_BREAK, cut_middle
 if TYPE_CHECKING:
     from rich.console import Console
 
-PLAIN_WIDTH = 110
-"""Columns where there is no terminal to ask."""
-
-NARROWEST = 40
-"""Tables need as many columns."""
-
+PLAIN_WIDTH = 110  # columns where there is no terminal to ask
+NARROWEST = 40  # tables need as many columns
 _BAR_WIDTH = 28
 _SEVERITY_STYLES = {"ERROR": "bold red", "WARNING": "bold yellow", "INFO": "cyan"}
 _PART_STYLES = {"computing": "green", "model": "green", "copying": "cyan", "communicating": "blue"}
@@ -54,12 +50,8 @@ def severity_style(card: FindingCard) -> str:
 
 
 LINES: Final = 40
-
-FINDINGS: Final = 3
-"""Findings that are shown. The others are named."""
-
-# Lines of the first report below a table of several.
-_BESIDE_A_TABLE: Final = 26
+FINDINGS: Final = 3  # that are shown; the others are named
+_BESIDE_A_TABLE: Final = 26  # lines of the first report below a table of several
 
 # What the names of traces have in common.
 _SUFFIX: Final = lazy_re(r"(\.pt)?(\.trace)?\.json(\.gz)?(?= \(simulated\)$|$)")
@@ -119,7 +111,7 @@ def _body(document: Document, level: _Level, width: int) -> Iterator[Text]:
     """The overview, and the first report."""
     first = document.reports[0] if document.reports else None
     if document.overview:
-        yield from _overview(document.overview, LINES - (_BESIDE_A_TABLE if first else 7), width)
+        yield from _overview(document.overview, LINES - (_BESIDE_A_TABLE if first else 8), width)
     if document.overview and first:
         yield Text()
     if first:
@@ -239,7 +231,7 @@ def _finding(card: FindingCard, most: int, width: int, said: str, *, detailed: b
 
 def _overview(table: Table, most: int, width: int) -> Iterator[Text]:
     """One line per row: its name, the numbers, and the last column of text, cut to the width."""
-    yield from _wrapped(table.title, width, 2, style="bold")
+    yield from _wrapped(table.title, width, 3, style="bold")
     numbers = [i for i, column in enumerate(table.columns) if column.kind is Kind.NUMBER]
     chosen = [0, *numbers, max(set(range(len(table.columns))) - set(numbers))]
     lines = [[table.columns[i].title for i in chosen]]

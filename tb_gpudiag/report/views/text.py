@@ -30,23 +30,12 @@ from tb_gpudiag.report.views.document import (
 from tb_gpudiag.report.views.screen import NARROWEST, PLAIN_WIDTH, bar, severity_style
 from tb_gpudiag.wording.format import NO_BREAK, cut_apart
 
-_NARROWEST_HEADER = 10
-"""A title is not wrapped to fewer columns than this."""
-
-_NARROWEST_NAME = 14
-"""A name in a table is not cut to fewer columns than this: it is wrapped."""
-
-_LONGEST_LABEL = 36
-"""Longer words in a table are a sentence, which is wrapped: what is shorter has one line a row."""
-
-_LABELS = 3
-"""What a figure is called gets one third of the width, and is wrapped."""
-
-_GAP = 2
-"""Columns between those of a table."""
-
-_HELD = "\ue000"
-"""Private-use character that replaces a no-break space while lines are wrapped."""
+_NARROWEST_HEADER = 10  # a title is not wrapped to fewer columns than this
+_NARROWEST_NAME = 14  # a name in a table is not cut to fewer columns than this: others are left out
+_LONGEST_LABEL = 36  # longer words in a table are a sentence, which is wrapped: others have one line a row
+_LABELS = 3  # what a figure is called gets one third of the width, and is wrapped
+_GAP = 2  # columns between those of a table
+_HELD = "\ue000"  # private-use character that replaces a no-break space while lines are wrapped
 
 
 class _Prose(Text):

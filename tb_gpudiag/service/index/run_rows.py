@@ -40,7 +40,7 @@ def run_row(digest: Digest) -> pb.RunRow:
         high_step_us=round(step.high) / 1_000,
         unprofiled_step_us=round(step.median * about.unprofiled_share) / 1_000,
         busy_share=about.busy_share,
-        account=_account(digest),
+        account=_account(digest) * (about.kind == "trace"),  # the others have no times
         limiter=about.limiter,
         sentence=about.sentence,
         memory_share=memory_share(about.memory),

@@ -52,7 +52,7 @@ it("follows a training that writes recordings and deletes old ones", async () =>
   await frame.getByRole("navigation", { name: "Views" }).getByRole("button", { name: "Runs" }).click();
   await row("plain").waitFor();
   await expect
-    .poll(() => frame.getByText(/being analyzed|waiting for analysis|not analyzed/).count())
+    .poll(() => frame.getByText(/being analyzed|in the queue|waiting for analysis|not analyzed/).count())
     .toBe(0);
   const listed = (await tensorboard.get("traces")) as { traces: { run: string; state: string }[] };
   expect(listed.traces.filter(({ run }) => run === "plain")).toHaveLength(2);

@@ -194,8 +194,8 @@ def test_a_row_has_one_line_and_names_that_are_cut_stay_different(width: int) ->
 def test_what_an_earlier_finding_says_in_the_same_words_is_said_once() -> None:
     told, own = pb.Evidence(label="CUDA graph", value="not as it is"), pb.Evidence(label="Calls", value="3")
     both = [
-        pb.Finding(rule="GD201", title="a", severity=2, evidence=[told]),
-        pb.Finding(rule="GD102", title="b", severity=2, evidence=[told, own]),
+        pb.Finding(rule="GD201", title="a", severity="ERROR", evidence=[told]),
+        pb.Finding(rule="GD102", title="b", severity="ERROR", evidence=[told, own]),
     ]
     first, second = findings(pb.Report(findings=both)).cards
     assert [fact.label for fact in first.facts] == ["CUDA graph"]

@@ -1,7 +1,7 @@
 import { useEffect, useId, useRef, type ReactNode } from "react";
 import { SEVERITIES } from "../../base/vocabulary";
 import { window_us } from "../../state/account";
-import { costText, costsMemory } from "../../state/findings";
+import { costText, costsMemory, saysRate, withoutRate } from "../../state/findings";
 import { confidenceOf, gainOf, inColumn, ownPlace, savedLater, savedShort } from "../../state/gain";
 import { usePage } from "../../state/store";
 import { exportAddress, isEmbedded } from "../../wire/client";
@@ -53,11 +53,11 @@ export function FindingItem({ id, finding, opened, number, after, report, mark }
           {SEVERITIES[finding.severity].word}
         </span>
         <span className="gd-finding-title">
-          <b>{finding.title}</b>
+          <b>{withoutRate(finding.title)}</b>
           {where && <PlaceName place={where.own} />}
           {mark}
         </span>
-        <span className="gd-saved">{savedShort(finding)}</span>
+        <span className="gd-saved">{saysRate(report?.verdict, finding) ? "" : savedShort(finding)}</span>
         {after !== undefined && <span className="gd-after">{after && `→ ${inColumn(after)}`}</span>}
         <span className="gd-chevron" aria-hidden="true" />
       </button>

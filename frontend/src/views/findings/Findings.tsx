@@ -23,7 +23,7 @@ export function Findings({ report, against }: { report: Report; against: Against
   const plan = report.plan && report.plan.fixes.length >= LEAST_PLANNED ? report.plan : null;
   const comparison = against?.comparison ?? null;
   const changes = findingChanges(comparison);
-  const after = plan && stepAfter(plan);
+  const after = plan && stepAfter(report);
   return (
     <Section
       title={plan ? "Then, in this order" : titleOf(first !== null, counted.length)}

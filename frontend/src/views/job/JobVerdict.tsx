@@ -2,6 +2,7 @@ import { limiterWord } from "../../base/limiters";
 import { count, plural } from "../../base/format";
 import { tableOf } from "../../base/tables";
 import { GLOSSARY } from "../../base/vocabulary";
+import { sentenceAbove } from "../../state/findings";
 import { clocksText } from "../../state/job";
 import type { JobReport } from "../../wire/report";
 import { stepText } from "../parts/stepText";
@@ -26,7 +27,7 @@ export function JobVerdict({ job }: { job: JobReport }) {
             )
           : headline}
       </h1>
-      <p>{verdict?.sentence}</p>
+      <p>{sentenceAbove(job)}</p>
       <dl className="gd-facts">
         <Fact name="Ranks" value={ranksText} />
         {parallelism && <Fact name="Parallelism" value={parallelism} />}

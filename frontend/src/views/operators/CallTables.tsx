@@ -55,6 +55,9 @@ const LIMIT = 500;
 const LINE_PX = 30;
 const TWO_LINES_PX = 40;
 
+/** A name that is cut to less says nothing: on a phone the table scrolls. */
+const LEAST_NAME_PX = 150;
+
 const TYPING_MS = 250;
 
 /** The tables of operators and kernels, and the details of the row that is open. */
@@ -294,7 +297,7 @@ function Table<T extends { key: number; name: string }>(props: RowsProps<T>) {
       onOrder={setOrder}
       rowHeight={group === "shapes" || group === "stack" || kind === "kernel" ? TWO_LINES_PX : LINE_PX}
       maxHeight="300px"
-      minWidth={columns.some(({ id }) => id.startsWith("change_")) ? (kind === "kernel" ? 1620 : 1500) : 900}
+      minWidth={columns.reduce((sum, { width = LEAST_NAME_PX, saved }) => sum + (saved ? 0 : width), 0)}
       onOpen={(row) => onOpen(isOpen(row) && open ? null : { kind, group, key: row.key, name: row.name })}
       isOpen={isOpen}
     />

@@ -181,10 +181,35 @@ it("says the state of each run", async () => {
   const error = { what: "the file is empty", where: "", remedy: "" };
   await shown([...ROWS, row("bad", { state: "failed", error }), row("busy", { state: "running" })]);
   expect(screen.getByText("job · 8 ranks · 3 recordings")).toBeTruthy();
-  expect(screen.getByText("not analyzed")).toBeTruthy();
+  expect(screen.getByText("1st of 1 in the queue")).toBeTruthy();
   expect(screen.getByText("cannot be diagnosed")).toBeTruthy();
   expect(screen.getByText("being analyzed")).toBeTruthy();
   expect(screen.getByText("The file is empty.")).toBeTruthy();
+  fireEvent.click(screen.getByRole("button", { name: "Stop" }));
+  expect(screen.getByText("not analyzed")).toBeTruthy();
+});
+
+it("says the place of each run that waits: those at the server first, then those that it gets next", async () => {
+  await shown([
+    row("late", { state: "new", time_s: 1 }),
+    row("next", { state: "new", time_s: 2 }),
+    row("sent", { state: "queued", recordings: 2 }),
+  ]);
+  expect(screen.getByText("1st of 3 in the queue · 2 recordings")).toBeTruthy();
+  for (const [run, place] of [
+    ["next", "2nd"],
+    ["late", "3rd"],
+  ] as const) {
+    const button = screen.getByText(run).closest("button");
+    expect(button?.textContent).toContain(`${place} of 3 in the queue`);
+  }
+});
+
+it("says no rate of a leak in the title of a run: its memory has a column", async () => {
+  const first_title = "GPU 0 memory grows by 24.0 MiB per step: retained autograd graph";
+  await shown([row("leak", { ...WARNING, first_title, growth_bytes_per_step: 24 * 2 ** 20 })]);
+  expect(screen.getByText("GPU 0 memory grows: retained autograd graph")).toBeTruthy();
+  expect(screen.getAllByText(/24(\.0)?\sMiB/)).toHaveLength(1);
 });
 
 it("says that a run without a GPU computes on the CPU", async () => {

@@ -5,7 +5,15 @@ import { count, plural } from "../../base/format";
 import { runName } from "../../state/choose";
 import { useBaseFigures } from "../../state/base";
 import { useRuns } from "../../state/queries";
-import { filteredRuns, foldRuns, groupedRuns, isFolder, useRunsTable, worstOf } from "../../state/runs";
+import {
+  filteredRuns,
+  foldRuns,
+  groupedRuns,
+  isFolder,
+  queuePlaces,
+  useRunsTable,
+  worstOf,
+} from "../../state/runs";
 import type { Line, Worst } from "../../state/runs";
 import type { RunRow } from "../../wire/report";
 import { ordered, type Order } from "../../base/sorting";
@@ -15,7 +23,7 @@ import { Notice } from "../parts/Notice";
 import { Section } from "../parts/Section";
 import { Waiting } from "../status/Waiting";
 import type { Dragging } from "../parts/useDragging";
-import { isComparable, leastWidth, lineColumns, runColumns } from "./columns";
+import { isComparable, leastWidth, lineColumns, NO_PLACES, QueuePlaces, runColumns } from "./columns";
 import { useAnalyses, type Analyses } from "./useAnalyses";
 
 const NONE: readonly RunRow[] = [];
@@ -38,18 +46,26 @@ function arranged(
   return folded ? groupedRuns(inOrder, folded) : inOrder;
 }
 
-/** "Analyzing 3 of 40 runs", "40 runs, the worst first", "3 of 40 runs". */
+/** "Analyzing 3 of 40 runs, about 2 min left", "40 runs, the worst first", "3 of 40 runs". */
 function summary(
   shown: number,
   total: number,
   search: string,
   { by, descending }: Order,
-  { on, left }: Analyses,
+  { on, left, left_s }: Analyses,
 ): string {
   const all = plural(total, "run");
   if (search.trim() !== "") return `${count(shown)} of ${all}`;
-  if (on && left > 0) return `Analyzing ${count(total - left + 1)} of ${all}`;
+  if (on && left > 0) {
+    const rest = left_s === null ? "" : `, ${aboutSeconds(left_s)} left`;
+    return `Analyzing ${count(total - left + 1)} of ${all}${rest}`;
+  }
   return by === "severity" && descending ? `${all}, the worst first` : all;
+}
+
+/** "about 40 s", "about 2 min". */
+function aboutSeconds(s: number): string {
+  return s >= 90 ? `about ${count(Math.round(s / 60))} min` : `about ${count(10 * Math.ceil(s / 10))} s`;
 }
 
 function openRun({ id, kind, trace_id }: RunRow): void {
@@ -73,13 +89,14 @@ function WorstRun({ worst }: { worst: Worst | null }) {
 
 /** All runs of the log directory, the most urgent ones first. */
 export default function Runs() {
-  const { data, error } = useRuns();
+  const { data, error, dataUpdatedAt } = useRuns();
   const { order, opened, top, grouped, folded } = useRunsTable();
   const search = usePage((page) => page.filter);
   const filter = usePage((page) => page.filterRuns);
   const rows = useMemo(() => filteredRuns(data?.rows ?? [], search), [data, search]);
   const worst = useMemo(() => worstOf(rows), [rows]);
-  const analyses = useAnalyses(data && !data.more ? data.rows : NONE, rows);
+  const analyses = useAnalyses(data && !data.more ? data.rows : NONE, rows, dataUpdatedAt);
+  const places = useMemo(() => (analyses.on ? queuePlaces(rows) : NO_PLACES), [analyses.on, rows]);
   const table = useOpenedRow();
   const dragging = useCompareByDragging();
   const folders = data?.folders ?? false;
@@ -140,29 +157,31 @@ export default function Runs() {
       ) : (
         <div ref={table}>
           <WorstRun worst={worst} />
-          <DataTable
-            label="Runs"
-            columns={shown}
-            rows={lines}
-            saves={(line) => !isFolder(line)}
-            arranged
-            rowKey={(line) => (isFolder(line) ? `folder ${line.folder}` : line.id)}
-            order={order}
-            onOrder={(next) => useRunsTable.setState({ order: next })}
-            rowHeight={ROW_PX}
-            maxHeight="calc(100vh - 182px)"
-            minWidth={minWidth}
-            scroll={{
-              top,
-              onScroll: (now) => useRunsTable.setState({ top: now }),
-            }}
-            onOpen={(line) => {
-              if (isFolder(line)) foldRuns(line.folder);
-              else openRun(line);
-            }}
-            isOpen={(line) => !isFolder(line) && line.id === opened}
-            dragging={dragging}
-          />
+          <QueuePlaces value={places}>
+            <DataTable
+              label="Runs"
+              columns={shown}
+              rows={lines}
+              saves={(line) => !isFolder(line)}
+              arranged
+              rowKey={(line) => (isFolder(line) ? `folder ${line.folder}` : line.id)}
+              order={order}
+              onOrder={(next) => useRunsTable.setState({ order: next })}
+              rowHeight={ROW_PX}
+              maxHeight="calc(100vh - 182px)"
+              minWidth={minWidth}
+              scroll={{
+                top,
+                onScroll: (now) => useRunsTable.setState({ top: now }),
+              }}
+              onOpen={(line) => {
+                if (isFolder(line)) foldRuns(line.folder);
+                else openRun(line);
+              }}
+              isOpen={(line) => !isFolder(line) && line.id === opened}
+              dragging={dragging}
+            />
+          </QueuePlaces>
         </div>
       )}
     </Section>

@@ -1,8 +1,10 @@
 import { Button } from "@mantine/core";
+import { createContext, use } from "react";
 import { bytes, date, percent, plural, sentence, time } from "../../base/format";
 import { GLOSSARY, SEVERITIES } from "../../base/vocabulary";
 import { runName } from "../../state/choose";
 import { deltaOf } from "../../state/delta";
+import { withoutRate } from "../../state/findings";
 import {
   aboutRun,
   gainOfRow,
@@ -27,6 +29,11 @@ const FIRST_RECORDING_S = 946_684_800;
 
 /** Characters of a date, without the time. */
 const TO_THE_DAY = 10;
+
+export const NO_PLACES: ReadonlyMap<string, string> = new Map();
+
+/** What is said of each run that waits, by id. */
+export const QueuePlaces = createContext(NO_PLACES);
 
 interface RunColumn extends Column<RunRow> {
   /** Whether the column says something about a run. If it says nothing about any, it is left out. */
@@ -277,7 +284,7 @@ function Gain({ row }: { row: RunRow }) {
   return (
     <span className="gd-two">
       <span>{gain.share}</span>
-      {gain.after && <span>{gain.after}</span>}
+      {gain.after && <span>→ {gain.after}</span>}
     </span>
   );
 }
@@ -309,7 +316,7 @@ function lostShare(row: RunRow): number {
 
 /** In its folder, a run does not repeat the folder's name. */
 function Name({ row, inFolder = false }: { row: RunRow; inFolder?: boolean }) {
-  const about = aboutRun(row);
+  const about = aboutRun(row, use(QueuePlaces).get(row.id));
   const name = runName(inFolder ? row.run.slice(row.run.lastIndexOf("/") + 1) : row.run);
   return (
     <span className="gd-run-name" title={[row.run, row.worker, about].filter(Boolean).join("\n")}>
@@ -355,11 +362,12 @@ function Limit({ row }: { row: RunRow }) {
     return <span className="gd-run-problem">{sentence(error?.what ?? "")}</span>;
   }
   const limited = limiterText(row);
+  const title = withoutRate(first_title); // another column has it
   const text = [first_rule && `${first_rule}: ${first_title}`, said].filter(Boolean).join("\n");
   return (
     <span className="gd-two" title={text}>
-      <b>{limited || first_title}</b>
-      <span>{limited && first_title}</span>
+      <b>{limited || title}</b>
+      <span>{limited && title}</span>
     </span>
   );
 }

@@ -20,7 +20,12 @@ export interface Analyses {
   /** Runs without an analyzed recording. */
   readonly left: number;
   readonly toggle: () => void;
+  /** How long they take, in seconds, by those that have ended while the table was open; null before some have. */
+  readonly left_s: number | null;
 }
+
+/** Before, too little is known to say how long the rest takes. */
+const TOLD_AFTER = 3;
 
 /** So many wait at the server, so that it is never done before the page asks for more: a small one takes a tenth of a
  *  second. */
@@ -49,6 +54,15 @@ function nextOf(
   return shown.find(isNext) ?? rows.find(isNext);
 }
 
+/** How long the runs that are left take, in seconds, by those that have ended since the table was opened. */
+function useTimeLeft(left: number, at_ms: number): number | null {
+  const [first, setFirst] = useState<{ readonly at_ms: number; readonly left: number } | null>(null);
+  if (left > (first?.left ?? 0)) setFirst({ at_ms, left });
+  else if (left === 0 && first) setFirst(null);
+  const ended = (first?.left ?? 0) - left;
+  return first && ended >= TOLD_AFTER ? ((at_ms - first.at_ms) / 1000 / ended) * left : null;
+}
+
 /** Ask for the job until it is there or has failed, or the signal ends it. */
 async function analyzeJob(id: string, signal: AbortSignal): Promise<void> {
   while (isPending((await analyzeJobAhead(id, signal)).state)) {
@@ -58,9 +72,9 @@ async function analyzeJob(id: string, signal: AbortSignal): Promise<void> {
 
 /**
  * Analyzes the runs that are not analyzed yet while the page is visible: those that are `shown` first, in their order.
- * Some wait at the server; the next is asked for when one has ended.
+ * Some wait at the server; the next is asked for when one has ended. at_ms: when the rows were loaded.
  */
-export function useAnalyses(rows: readonly RunRow[], shown: readonly RunRow[]): Analyses {
+export function useAnalyses(rows: readonly RunRow[], shown: readonly RunRow[], at_ms: number): Analyses {
   const client = useQueryClient();
   const on = useRunsTable((table) => table.analyzing);
   const visible = usePage((page) => page.visible);
@@ -91,6 +105,7 @@ export function useAnalyses(rows: readonly RunRow[], shown: readonly RunRow[]): 
 
   const asked = pending.join(" ");
   const left = rows.filter((row) => isNew(row) || isPending(row.state)).length;
+  const left_s = useTimeLeft(on ? left : 0, at_ms);
   useEffect(() => {
     if (!on || !visible || left === 0) return;
     const timer = window.setInterval(() => {
@@ -107,6 +122,7 @@ export function useAnalyses(rows: readonly RunRow[], shown: readonly RunRow[]): 
   return {
     on,
     left,
+    left_s,
     toggle: () => {
       requested.current.clear();
       useRunsTable.setState({ analyzing: !on });

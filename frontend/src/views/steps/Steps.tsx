@@ -63,8 +63,8 @@ function Inferred({ inferred }: { inferred: InferredSteps }) {
     <p className="gd-inferred">
       <b>{inferred.are_steps ? "Inferred steps." : "Repeating launches, possibly not steps."}</b>{" "}
       {inferredReason(inferred)} There are {plural(inferred.repetitions, "repetition")} of{" "}
-      {plural(inferred.period_launches, "launch", "launches")} each. The median takes{" "}
-      {time(inferred.median_us)}.
+      {plural(inferred.period_launches, "launch", "launches")} each.
+      {inferred.median_us > 0 && ` The median takes ${time(inferred.median_us)}.`}
     </p>
   );
 }

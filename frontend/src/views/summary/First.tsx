@@ -3,7 +3,7 @@ import type { ReactNode } from "react";
 import { bytes, plural } from "../../base/format";
 import { ordered } from "../../base/sorting";
 import { cellText, sortValue, tableOf } from "../../base/tables";
-import { costsMemory, findingKeys, isHint } from "../../state/findings";
+import { costsMemory, findingKeys, isHint, saysRate, withoutRate } from "../../state/findings";
 import {
   confidenceOf,
   firstBlock,
@@ -38,7 +38,7 @@ export function First({ report, hasMemoryView }: Props) {
     <div className="gd-first" data-severity={finding.severity}>
       <div className="gd-first-title">
         <h2>
-          {headOf(finding)}: {finding.title}
+          {headOf(finding)}: {saysRate(report.verdict, finding) ? withoutRate(finding.title) : finding.title}
         </h2>
         <span className="gd-buttons">
           <ShowOnTimeline of={finding} />

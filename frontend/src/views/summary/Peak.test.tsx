@@ -6,10 +6,10 @@ import { renderPart } from "../page.testdata";
 import { Peak } from "./Peak";
 
 const parts = [
-  { part: "idle", us: 200, share: 0.2 },
-  { part: "memory_bound", us: 300, share: 0.3 },
-  { part: "recomputed", us: 100, share: 0.1 },
-  { part: "model", us: 400, share: 0.4 },
+  { part: "idle", us: 200 },
+  { part: "memory_bound", us: 300 },
+  { part: "recomputed", us: 100 },
+  { part: "model", us: 400 },
 ] as MfuPart[];
 
 const mfu = {

@@ -10,29 +10,29 @@ import { Section } from "../parts/Section";
 export function Peak({ mfu }: { mfu: Mfu | undefined }) {
   const scheme = usePage((page) => page.scheme);
   if (!mfu || mfu.parts.length === 0) return null;
-  const left = mfu.parts.map(
-    (_, at) => 1 - mfu.parts.slice(0, at + 1).reduce((sum, { share }) => sum + share, 0),
-  );
+  const window_us = mfu.parts.reduce((sum, { us }) => sum + us, 0);
+  const shares = mfu.parts.map(({ us }) => us / window_us);
+  const left = shares.map((_, at) => 1 - shares.slice(0, at + 1).reduce((sum, share) => sum + share, 0));
   return (
-    <Section title="Where the GPU's peak goes" about="mfu" aside={<About mfu={mfu} />}>
+    <Section title="Where the GPU's peak goes" about="mfu" aside={<About mfu={mfu} window_us={window_us} />}>
       <table className="gd-peak">
         <caption className="gd-unseen">Parts of the step window at the stated peak</caption>
         <tbody>
           {mfu.parts.map((part, at) => (
             <tr
               key={at}
-              title={[`${time(part.us)}, ${percent(part.share)}`, explanation(part)]
+              title={[`${time(part.us)}, ${percent(part.us, window_us)}`, explanation(part)]
                 .filter(Boolean)
                 .join(": ")}
               data-part={part.part}
             >
               <th scope="row">{label(part)}</th>
-              <td>{part.part === "model" ? "MFU" : percent(part.share)}</td>
+              <td>{part.part === "model" ? "MFU" : percent(part.us, window_us)}</td>
               <td aria-hidden="true">
                 <span
                   style={{
                     marginLeft: `${100 * Math.max(left[at] ?? 0, 0)}%`,
-                    width: `${100 * part.share}%`,
+                    width: `${100 * (shares[at] ?? 0)}%`,
                     background: fill(part, scheme),
                   }}
                 />
@@ -45,8 +45,7 @@ export function Peak({ mfu }: { mfu: Mfu | undefined }) {
   );
 }
 
-function About({ mfu }: { mfu: Mfu }) {
-  const window_us = mfu.parts.reduce((sum, { us }) => sum + us, 0);
+function About({ mfu, window_us }: { mfu: Mfu; window_us: number }) {
   const again = percent(mfu.recomputing_us, window_us);
   const hfu =
     mfu.hfu > mfu.mfu ? `with what backward repeats ${percent(mfu.hfu)} (HFU), in ${again} of the time` : "";

@@ -1,5 +1,6 @@
 import { limiterWord } from "../../base/limiters";
 import { GLOSSARY, LIMITERS } from "../../base/vocabulary";
+import { sentenceAbove } from "../../state/findings";
 import { kindText, onlyRecord } from "../../state/kinds";
 import { TraceInfo_Status, type TraceInfo } from "../../wire/report";
 import type { ReportProps } from "../parts/reportProps";
@@ -26,7 +27,7 @@ export function Verdict({ report, entry }: ReportProps) {
         {trace && <Badges trace={trace} />}
         <JobLink entry={entry} />
       </div>
-      <p>{verdict?.sentence}</p>
+      <p>{sentenceAbove(report)}</p>
       {mfu && (
         <p className="gd-muted" title={GLOSSARY.mfu}>
           {mfu.sentence}
