@@ -251,17 +251,14 @@ def _next_level(
             continue
         below = here.intersection(map(id, gc.get_referents(holder)))
         of = set[tuple[int, int]]().union(*map(leads.__getitem__, below))
-        goes_on = [search.see(holder, _of_search(of, i), leads) for i, search in enumerate(searches)]
+        own = [{sample for one, sample in of if one == number} for number in range(len(searches))]
+        goes_on = [search.see(holder, samples, leads) for search, samples in zip(searches, own, strict=True)]
         if any(goes_on):
             leads[id(holder)] = of
             following.append(holder)
     for search in searches:
         search.end_level()
     return following
-
-
-def _of_search(samples: set[tuple[int, int]], number: int) -> set[int]:
-    return {sample for one, sample in samples if one == number}
 
 
 def _reaching(holder: Any, below: Container[int]) -> Iterable[CodeType]:

@@ -217,16 +217,19 @@ class _Matcher:
             shift = shifts[0] if len(shifts) == 1 else self._by_step(reference, rows, shifts)
             if shift is None:
                 return places, "ambiguous"
-            return _shifted(len(have), shift, len(wanted)), ""
-        if (found := self._but_for_sizes(reference, wanted, rows, have)) is not None:
+            # Where the last operation is another one, only other parts fit, which ran at other times.
+            if max((shift, 0), key=lambda by: self._fit(reference, rows, by)) == shift:
+                return _shifted(len(have), shift, len(wanted)), ""
+        elif (found := self._but_for_sizes(reference, wanted, rows, have)) is not None:
             return found, ""
         if not np.isin(have, wanted).any():
             return places, "apart"
         if max(len(have), len(wanted)) <= _MOST_ALIGNED:
             blocks = SequenceMatcher(None, wanted.tolist(), have.tolist(), autojunk=False)
-            for at, own, length in blocks.get_matching_blocks():
-                places[own : own + length] = np.arange(at, at + length)
-        return places, "order"
+            for _, at, to, own, end in blocks.get_opcodes():
+                if to - at == end - own:  # the same, or others in their place
+                    places[own:end] = np.arange(at, to)
+        return places, "" if len(have) == len(wanted) and (places != NONE).all() else "order"
 
     def _but_for_sizes(self, reference: Int64, wanted: Int64, rows: Int64, have: Int64) -> Int64 | None:
         """Return the places if the kinds are those of the reference, and the sizes but for some that the
@@ -247,14 +250,11 @@ class _Matcher:
         operations = self._operations
         fits, scatter = [], []
         for shift in shifts:
-            low, high = max(0, shift), min(len(reference), len(rows) + shift)
-            ours, theirs = rows[low - shift : high - shift], reference[low:high]
-            names = operations.step.code[ours] == operations.step.code[theirs]
-            together = (operations.start_ns[ours] < operations.end_ns[theirs]) & (
-                operations.start_ns[theirs] < operations.end_ns[ours]
-            )
-            fits.append((int(names.sum()), int(together.sum())))
-            scatter.append(_scatter_ns(operations.end_ns[ours] - operations.end_ns[theirs]))
+            ours, theirs = _facing(reference, rows, shift)
+            share, together = self._fit(reference, rows, shift)
+            fits.append((round(share * len(ours)), together))
+            apart_ns = operations.end_ns[ours] - operations.end_ns[theirs]
+            scatter.append(max(1.0, float(np.abs(apart_ns - np.median(apart_ns)).mean())))
         best = max(fits)
         near = [i for i, (names, _) in enumerate(fits) if names and names >= (1 - _MOST_EARLY) * best[0]]
         near.sort(key=scatter.__getitem__)
@@ -263,6 +263,16 @@ class _Matcher:
         if not best[0] and 0 in shifts and len(reference) == len(rows):
             return 0
         return shifts[fits.index(best)] if fits.count(best) == 1 and best > (0, 0) else None
+
+    def _fit(self, reference: Int64, rows: Int64, shift: int) -> tuple[float, int]:
+        """Return the share of operations that have steps of the same name as those that they face, and how
+        many overlap them in time."""
+        operations, (ours, theirs) = self._operations, _facing(reference, rows, shift)
+        together = (operations.start_ns[ours] < operations.end_ns[theirs]) & (
+            operations.start_ns[theirs] < operations.end_ns[ours]
+        )
+        names = operations.step.code[ours] == operations.step.code[theirs]
+        return float(names.sum()) / max(1, len(names)), int(together.sum())
 
     def checked(self, number: Int64) -> Matching:
         """Keep the collectives that all members of the channel have, and that agree in kind and size."""
@@ -355,9 +365,9 @@ def _in_step(codes: Int32) -> Int64:
     return found
 
 
-def _scatter_ns(differences: Int64) -> float:
-    """Return by how much these differ from one another, at least 1 ns."""
-    return max(1.0, float(np.abs(differences - np.median(differences)).mean()))
+def _facing(reference: Int64, rows: Int64, shift: int) -> tuple[Int64, Int64]:
+    low, high = max(0, shift), min(len(reference), len(rows) + shift)
+    return rows[low - shift : high - shift], reference[low:high]
 
 
 def _fitting_shifts(wanted: Int64, have: Int64) -> list[int]:

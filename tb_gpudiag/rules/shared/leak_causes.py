@@ -163,14 +163,12 @@ def loss_of(sites: list[GrowingSite]) -> GrowingSite | None:
         for site in sites
         if site.size_bytes <= SCALAR_BYTES
         and site.phase is not Phase.BACKWARD
-        and (LOSS.fullmatch(site.operator) if site.operator else _may_be_loss(site))
+        # A trace has the operator of a loss: others without one are Python's numbers.
+        and (
+            LOSS.fullmatch(site.operator) if site.operator else not (is_in_trace(site) or is_in_module(site))
+        )
     ]
     return min(losses, key=lambda s: (s.size_bytes, "loss" not in s.operator, s.module), default=None)
-
-
-def _may_be_loss(site: GrowingSite) -> bool:
-    """Whether it may be one without an operator. A trace has that of a loss: others are Python's numbers."""
-    return not is_in_trace(site) and not is_in_module(site)
 
 
 def _double_backward(growth: GrowingSites) -> list[GrowingSite]:

@@ -124,6 +124,21 @@ def test_another_size_without_numbers_is_a_mismatch() -> None:
     assert len(facts.matching) == 7
 
 
+def test_another_kind_at_the_end_does_not_move_the_rest() -> None:
+    """As where a job hangs or fails there: only at other times do all parts that are left fit."""
+
+    def change(rank: int, number: int, row: dict[str, Any]) -> None:
+        row["step"] = -1
+        if (rank, number) == (1, 7):
+            row["kind"] = "broadcast"
+
+    facts = facts_of(job(3, 4, sequence=False, change=change))
+    assert [(one.what, one.members, one.values) for one in facts.matching.mismatches] == [
+        ("kind", (1,), ("all_reduce", "broadcast"))
+    ]
+    assert len(facts.matching) == 7
+
+
 def test_equal_sequences_of_other_steps_are_told_apart_by_their_names() -> None:
     digests = job(2, 6, sequence=False)
     later = [f"ProfilerStep#{step + 2}" for step in range(6)]
