@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Int64, Numbers, summed
+from tb_gpudiag.arrays import NONE, Int32, Int64, Numbers, summed
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import groups, numbered
 from tb_gpudiag.facts.core.matching import match
@@ -29,26 +29,21 @@ class PlaceTime(NamedTuple):
 def by_operator(host: Host, event: Numbers, weight_ns: Int64) -> list[tuple[str, int]]:
     """Add up time by the operator that the events are in, wherever it is called, the longest time first.
     Shapes as for by_place."""
-    operator = np.where(event != NONE, host.operator[event], NONE)
-    known = operator != NONE
-    name, member = numbered(host.events.name[operator[known]])
-    total = summed(member, weight_ns[known], len(name))
-    order = np.argsort(-total, kind="stable").tolist()
-    return [(host.events.names[name[i]], int(total[i])) for i in order]
+    return [(host.name(one), ns) for one, ns in _added(host, event, weight_ns, host.events.name)]
 
 
-def by_inputs(host: Host, event: Numbers, weight_ns: Int64) -> list[tuple[str, str, int]]:
-    """The same by operator and the shapes of its inputs, as `[[64, 512], [512, 512]]`; "" if not recorded."""
+def by_inputs(host: Host, event: Numbers, weight_ns: Int64) -> list[tuple[int, int]]:
+    """The same by operator and the shapes of its inputs: one of those events, and the time."""
+    return _added(host, event, weight_ns, host.events.name, host.events.shapes)
+
+
+def _added(host: Host, event: Numbers, weight_ns: Int64, *by: Int32) -> list[tuple[int, int]]:
     operator = np.where(event != NONE, host.operator[event], NONE)
     known = operator != NONE
-    of, events = operator[known], host.events
-    kind, first = groups(events.name[of], events.shapes[of])
-    total, texts = summed(kind, weight_ns[known], len(first)), [*events.input_shapes, ""]
-    order = np.argsort(-total, kind="stable").tolist()
-    return [
-        (events.names[events.name[of[first[i]]]], texts[events.shapes[of[first[i]]]], int(total[i]))
-        for i in order
-    ]
+    kind, first = groups(*(column[operator[known]] for column in by))
+    total = summed(kind, weight_ns[known], len(first))
+    order = np.argsort(-total, kind="stable")
+    return list(zip(operator[known][first][order].tolist(), total[order].tolist(), strict=True))
 
 
 def by_place(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int32, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, distinct, union
 from tb_gpudiag.facts.core.launches import Work
@@ -47,6 +47,13 @@ def training_mode(host: Host, work: Work) -> TrainingMode:
 def _is_true(settings: str) -> bool:
     given = input_list(settings)
     return len(given) > _TRAINING and str(given[_TRAINING]) == "True"
+
+
+def switched_off_in(host: Host) -> Int32:
+    """The outermost function of the user's around each event in which autograd numbers none, or NONE, shape
+    (n,). One that it calls, such as a model's forward, may run with gradients elsewhere."""
+    off = host.own_function & ~host.tree.any_below(host.events.sequence != NONE)
+    return host.tree.nearest_of(host.tree.outermost_of(off))
 
 
 def without_gradients(host: Host) -> Bool:
@@ -101,7 +108,9 @@ def evaluations(host: Host, thread: int, steps: Steps) -> Intervals:
     outer = np.flatnonzero(tree.outermost_of(operator) & ~match(events, operators.MAKES_TENSOR))
     outer = outer[np.argsort(events.start_ns[outer], kind="stable")]
     off = without_gradients(host)[outer] | match(events, operators.SINGLE_VALUE)[outer]
-    run, pass_ = np.cumsum(~off)[off], outer[off]
+    # The first operators of the next step may run without gradients, too.
+    in_step = np.searchsorted(steps.start_ns, events.start_ns[outer], side="right")
+    run, pass_ = (np.cumsum(~off) + in_step)[off], outer[off]
     first = np.flatnonzero(np.diff(run, prepend=NONE))
     if not len(first) or not len(steps):
         return EMPTY

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tb_gpudiag.arrays import Bool, marked
-from tb_gpudiag.facts.core.operator_inputs import tensor_shapes
 from tb_gpudiag.facts.core.places import by_inputs, by_operator
 from tb_gpudiag.facts.core.steady import MOST
 from tb_gpudiag.facts.facts import Facts
@@ -18,6 +17,7 @@ from tb_gpudiag.rules.shared.launch_advice import unused_graph
 from tb_gpudiag.rules.shared.lost_time import Lost, lost_time, places, removing
 from tb_gpudiag.rules.shared.odd_recordings import gpu_error
 from tb_gpudiag.rules.shared.repeated import with_repeats
+from tb_gpudiag.rules.shared.roofline_evidence import tensors
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.operators import CHEAPER, MULTIPLIES
 from tb_gpudiag.wording.format import in_quotes, one_line, share
@@ -71,9 +71,9 @@ def _general(facts: Facts, lost: Lost, spent: CpuTime) -> Finding:
         any_job = [get_a_gpu, _NEEDED]
         code = CODE["device"].replace(_COMPILE, "") if compiled else CODE["device"]
     longest = [
-        f"{in_quotes(name, 80)} of {str(tensor_shapes(of))[1:-1]} takes {share(ns, lost.window_ns)}."
-        for name, of, ns in by_inputs(facts.host, called[chosen], lost.length_ns[chosen])[:1]
-        if of
+        f"{in_quotes(facts.host.name(one), 80)} of {tensors(inputs)} takes {share(ns, lost.window_ns)}."
+        for one, ns in by_inputs(facts.host, called[chosen], lost.length_ns[chosen])[:1]
+        if (inputs := [*facts.events.input_shapes, ""][facts.events.shapes[one]])
     ]
     text = " ".join([*longest, *(ways or any_job)])
     evidence = [

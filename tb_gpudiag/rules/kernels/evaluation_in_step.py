@@ -10,7 +10,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64, marked
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.waiting.training_mode import before_backward
+from tb_gpudiag.facts.waiting.training_mode import before_backward, switched_off_in
 from tb_gpudiag.rules.answer import NO_SAVING, CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, page_fixes
 from tb_gpudiag.rules.shared.cpu_job import in_overhead
@@ -95,6 +95,8 @@ def _finding(
     # An evaluation in a single one of several steps may be rare.
     recurs = len(np.unique(np.searchsorted(facts.steps.start_ns, time_ns))) >= min(2, len(facts.steps))
     before = marked(before_backward(facts.host, facts.recorded_steps), event)
+    around = np.append(switched_off_in(facts.host), NONE)[event]
+    where = np.where(around != NONE, around, event)
     mostly = (2 * weight_ns[some].sum() >= weight_ns.sum() for some in (evaluates, before))
     case = next(compress((_EVALUATES, _BEFORE), mostly), _OTHERS)
     return Finding(
@@ -106,7 +108,7 @@ def _finding(
             Evidence.of_window(case.noun, cost_ns, window_ns),
             Evidence("Operators", number(operators, "operator"), per_step(operators, len(facts.steps))),
         ],
-        places=places(facts.host, event, weight_ns, by_operator=not facts.recorded.stacks),
+        places=places(facts.host, where, weight_ns, by_operator=not facts.recorded.stacks),
         severity=Severity.WARNING if case is _EVALUATES and recurs else Severity.INFO,
         sure=case is _EVALUATES,
         saving=(NO_SAVING, None)[case is _EVALUATES],

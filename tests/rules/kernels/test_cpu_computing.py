@@ -106,7 +106,7 @@ def test_the_inputs_that_take_longest_are_said_where_they_are_recorded(tmp_path:
         main.op("aten::mm", at=at, us=390, shapes=[[8, 64], [64, 10]])
         main.op("aten::mm", at=at + 400, us=590, shapes=[[1_024, 64], [64, 20_000], []])
     found = findings(RULE.check(facts_of(trace, tmp_path)))[-1]
-    assert found.fix.text.startswith("“aten::mm” of [1024, 64], [64, 20000] takes 59.0%. Run the model")
+    assert found.fix.text.startswith("“aten::mm” of [[1024,64],[64,20000]] takes 59.0%. Run the model")
 
 
 def test_it_is_clear_where_loading_limits_the_job(tmp_path: Path) -> None:

@@ -165,3 +165,36 @@ def test_other_work_of_a_training_is_clear(act: Act, tmp_path: Path) -> None:
 
 def test_without_sequence_numbers_it_cannot_tell(tmp_path: Path) -> None:
     assert cannot_tell(RULE.check(facts_of(_training(evaluates, 300, gpu=True, numbers=False), tmp_path)))
+
+
+def test_the_function_is_the_outermost_one_without_gradients(tmp_path: Path) -> None:
+    """A model's forward runs with gradients, too: it is not what to call less often."""
+    trace = TraceBuilder(devices=())
+    main, engine = trace.thread(), trace.thread()
+    for step in range(3):
+        at = 1_000 * step
+        main.step(step, at=at, us=1_000)
+        main.frame("train.py(12): train", at=at, us=999)
+        main.frame("model.py(5): forward", at=at + 1, us=100)
+        main.op("aten::linear", at=at + 2, us=98, sequence=step + 1)
+        engine.op("LinearBackward0", at=at + 110, us=100, sequence=step + 1, forward_thread=1)
+        main.frame("train.py(40): error", at=at + 300, us=600)
+        main.frame("model.py(5): forward", at=at + 301, us=590)
+        main.op("aten::linear", at=at + 302, us=588)
+    found = finding(RULE.check(facts_of(trace, tmp_path), {}))
+    assert [place.function for place in found.places] == ["error"]
+
+
+def test_what_the_next_step_begins_with_is_no_part_of_an_evaluation(tmp_path: Path) -> None:
+    """It copies its batch without gradients, too, and before its backward pass."""
+    trace = TraceBuilder(devices=())
+    main, engine = trace.thread(), trace.thread()
+    for step in range(3):
+        at = 1_000 * step
+        main.step(step, at=at, us=1_000)
+        main.op("aten::to", at=at + 1, us=8)
+        main.op("aten::linear", at=at + 10, us=98, sequence=step + 1)
+        engine.op("LinearBackward0", at=at + 110, us=100, sequence=step + 1, forward_thread=1)
+        main.op("aten::linear", at=at + 300, us=600)
+    found = finding(RULE.check(facts_of(trace, tmp_path), {}))
+    assert found.title.startswith("Evaluation, in the steps of the training, takes 60.0%")
