@@ -91,7 +91,7 @@ def _finding(card: FindingCard) -> Iterator[_Block]:
 
 def _code(need: int, code: str, most: int | None = None) -> Iterator[_Block]:
     """Yield code, or its first lines."""
-    lines = [f"   | {line}" for line in code.splitlines() if line.strip()]
+    lines = [f"   | {line}" for line in code.splitlines() if line.strip() and code != "# Code above"]
     if lines:
         yield _Block(need, "\n".join(map(_line, lines[:most])))
 

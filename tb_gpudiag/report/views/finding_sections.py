@@ -121,10 +121,13 @@ def _cost_there(where: pb.Place) -> str:
 
 def _code(shown: list[pb.Finding], number: int) -> str:
     """Code of the fix, without the parts that an earlier finding shows, whatever their comments say."""
-    own, *others = (shown[i].fix.code.strip("\n").split("\n\n") for i in range(number - 1, -1, -1))
+    own, *others = (
+        [*filter(None, one.fix.code.strip("\n").split("\n\n"))] for one in shown[number - 1 :: -1]
+    )
     seen = {_calls(part) for parts in others for part in parts}
     new = [part for part in own if _calls(part) not in seen]
-    return "\n".join(["# Code above, and:"] * (len(new) < len(own)) + ["\n\n".join(new)])
+    above = "# Code above" + ", and:\n" * bool(new)
+    return above * (len(new) < len(own)) + "\n\n".join(new)
 
 
 def _calls(part: str) -> str:

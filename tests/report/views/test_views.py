@@ -123,6 +123,16 @@ def test_code_of_an_earlier_finding_is_not_repeated(report: pb.Report) -> None:
     assert re.search(r"# Code above, and:\s+loader.pin\(\)", shown)
 
 
+def test_code_that_is_all_above_and_no_code_at_all(report: pb.Report) -> None:
+    del report.findings[1:]
+    report.findings.extend([report.findings[0]] * 3)
+    for finding in report.findings[2:]:
+        finding.fix.code = ""
+    shown = to_text([report])
+    assert shown.count("Code above") == 1
+    assert "Code above, and" not in shown
+
+
 @pytest.mark.slow
 def test_inferred_steps_are_marked_as_such(tmp_path: Path) -> None:
     trace = TraceBuilder()
