@@ -1,7 +1,8 @@
 """Which ranks the others wait for, and what these ranks do longer: shared by rules and the verdict.
 
 A rank's own time is what it does itself in a step: everything but communicating and waiting. A step takes as
-long as the rank with most own time.
+long as the rank with most own time. `Lateness` has the figures. Here is who is slow (in each step, now and
+then, or in turn), from which level on, why, and what on shared cores is nobody's fault.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from typing import Literal
 
 import numpy as np
 
-from tb_gpudiag.arrays import Bool, Float64, Int64, mask_of
+from tb_gpudiag.arrays import Bool, Int64
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
+from tb_gpudiag.jobs.ranks.lateness import Lateness, mean
 from tb_gpudiag.jobs.ranks.own_time import OwnTime
 from tb_gpudiag.jobs.replay.job_replay import JobSlowdown
 from tb_gpudiag.jobs.step_parts import ids_of
@@ -53,7 +55,6 @@ PERSISTENT = 0.6
 
 # Where ranks are slow now and then, one of them is the cause if this much of the lost time is due to it.
 MOST_OF_LOST = 0.6
-
 
 # More work, or cores that others use, are the reason if they explain at least this much of what is longer.
 # Batches of all ranks differ a little in size, which explains little.
@@ -98,17 +99,16 @@ LIKE_WORST = levels.SIZEABLE
 SHARE_OF_STEPS_ON_CPU = 2 / 3
 
 
+_Work = Literal["", "more", "slower"]
+
+
 @dataclass(frozen=True, eq=False)
 class Uneven:
     """How uneven a job is. members: those that the others wait for; if they vary, all that were slowest once.
 
-    high_ns, low_ns: what is lost because of them in these steps, at most and at least. part: what they do
-    longer, and part_ns by how much in all. steps: in how many of `of_steps` they were slow. work: whether
-    they compute more than their peers ("more") or compute the same but slower ("slower"); "" if the trace
-    does not show it, or if it is not computing that takes longer. slower: how many times as long the same
-    kernels take, NaN if not known. stretched: on a CPU, the same operators take so much longer that all
-    else which these ranks do is expected to, as far as that explains their lateness. others_ns: by how
-    much the other ranks differ.
+    steps: in how many of `of_steps` they were slow. work: whether they compute more than their peers, or the
+    same but slower; "" if the trace does not show it, or if it is not computing that takes longer. stretched:
+    whether that explains their lateness. The figures are those of Lateness.
     """
 
     pattern: Literal["even", "persistent", "sometimes", "varying", "too few steps"]
@@ -119,7 +119,7 @@ class Uneven:
     part: str = ""
     part_ns: int = 0
     steps: int = 0
-    work: Literal["", "more", "slower"] = ""
+    work: _Work = ""
     slower: float = math.nan
     stretched: bool = False
     on_cpu: bool = False
@@ -153,65 +153,73 @@ class Uneven:
     def found(self) -> bool:
         return self.pattern in ("persistent", "sometimes", "varying")
 
+    @property
+    def certain(self) -> bool:
+        return self.found and not self.may_be_chance
+
 
 def find_uneven(facts: JobFacts) -> Uneven:
     """Judge the own times of the ranks."""
-    found = _uneven(facts, facts.own_time)
-    if facts.on_gpu or found.pattern == "too few steps" or (found.found and not found.may_be_chance):
+    found = _uneven(Lateness(facts, facts.own_time))
+    if facts.on_gpu or found.certain:
         return found
     # Whoever takes cores from the ranks makes all of them compute longer now and then, which hides one that
     # sleeps or loads longer than its peers in each step.
-    besides = _uneven(facts, facts.own_time.without("computing"))
-    return besides if besides.pattern == "persistent" and not besides.may_be_chance else found
+    besides = _uneven(Lateness(facts, facts.own_time.without("computing")))
+    return besides if besides.pattern == "persistent" and besides.certain else found
 
 
-def _uneven(facts: JobFacts, own: OwnTime) -> Uneven:
-    excess, steps = own.excess_ns, len(own.steps)
-    total, in_step_ns = excess.sum(axis=1), np.maximum(0, excess.max(axis=0))
+def _uneven(ranks: Lateness) -> Uneven:
+    facts, own = ranks.facts, ranks.own
     least_ns = LEAST_SHARE * max(1, int(own.step_ns.sum()), facts.job_ns)
-    lost_ns = _replayed(facts, int(in_step_ns.sum()))
-    even = Uneven("even", np.zeros(0, np.int64), lost_ns, steps, on_cpu=not facts.on_gpu)
-    if even.high_ns < least_ns or not steps:
+    high_ns, steps = _replayed(facts, int(ranks.lost_ns.sum())), len(own.steps)
+    even = Uneven("even", np.zeros(0, np.int64), high_ns, steps, on_cpu=not facts.on_gpu)
+    if high_ns < least_ns:
         return even
     if steps < LEAST_STEPS:
         return replace(even, pattern="too few steps")
-    # How much a usual rank's own time varies from step to step, compared with its peers' time.
-    from_middle = np.abs(excess - np.median(excess, axis=1, keepdims=True))
-    noise_ns = 1.4826 * np.median(np.median(from_middle, axis=1))
-    chance_ns = np.maximum(UNUSUAL * noise_ns, _waits_for_a_core_ns(facts))
-    every = np.ones(steps, np.bool_)
-    shown = _shows_more_work(facts) | facts.in_another_mode
-    certain = (own.certainty >= CERTAIN) | (shown & (own.certainty >= CERTAIN_OF_MORE))
+    found = _persistent(ranks, even, least_ns)
+    if found.pattern == "even":
+        found = _now_and_then(ranks, even, least_ns)
+    return even if _by_design(ranks, found) or _by_chance(facts, found, least_ns) else found
+
+
+def _persistent(ranks: Lateness, even: Uneven, least_ns: float) -> Uneven:
+    """Ranks that take longer than their peers in most steps, by more than chance, and as much as others that
+    do. If most ranks with a role are slow, it is the others that are fast."""
+    own = ranks.own
+    total_ns = own.excess_ns.sum(axis=1)
+    shown = _shows_more_work(ranks.facts) | ranks.facts.in_another_mode
+    certain = own.certainty >= np.where(shown, CERTAIN_OF_MORE, CERTAIN)
     certain |= own.times_in_each_step >= TIMES_IN_EACH_STEP
-    slow = (total >= least_ns) & certain & (total >= levels.HALF * total.max())
-    persistent = np.flatnonzero(slow & (_is_above(own).mean(axis=1) >= PERSISTENT))
+    slow = certain & (total_ns >= np.maximum(least_ns, levels.HALF * total_ns.max()))
+    slow &= _is_above(own).mean(axis=1) >= PERSISTENT
     of_role = np.bincount(own.role)
-    slow_of_role = np.bincount(own.role[persistent], minlength=len(of_role))
-    if len(persistent) and (slow_of_role <= np.maximum(1, levels.HALF * of_role)).all():
-        uneven = _described(facts, own, replace(even, pattern="persistent", members=persistent), every)
-        # A stage of a pipeline that has no more to do than the first or the last one must have. Stages on one
-        # CPU take each other's cores, so there the sizes of inputs say it, not the time.
-        of_an_end = uneven.high_ns < STAGE_SHARE * own.usual_ns[0].sum()
-        if not facts.on_gpu:
-            of_an_end = not _shows_more_work(facts)[uneven.members].any()
-        by_design = own.staged and uneven.work == "more" and of_an_end
-        if by_design or _shares_cores(facts, uneven):
-            return replace(uneven, pattern="even", members=even.members)
-        return uneven
-    worth = in_step_ns >= np.maximum(LEAST_SHARE * own.step_ns, chance_ns)
-    worth &= in_step_ns >= LIKE_WORST * in_step_ns.max()
-    by = np.bincount(excess.argmax(axis=0)[worth], in_step_ns[worth], len(total)).astype(np.int64)
-    if by.sum() < least_ns:
+    most_of_role = np.maximum(1, levels.HALF * of_role)
+    if not slow.any() or (np.bincount(own.role[slow], minlength=len(of_role)) > most_of_role).any():
         return even
-    if by.max() >= MOST_OF_LOST * by.sum():
-        worth &= excess.argmax(axis=0) == by.argmax()
-        uneven = _described(
-            facts, own, replace(even, pattern="sometimes", members=np.array([int(by.argmax())])), worth
-        )
-    else:
-        uneven = _described(facts, own, replace(even, pattern="varying", members=np.flatnonzero(by)), worth)
-    by_chance = not facts.on_gpu and uneven.low_ns < least_ns
-    return even if by_chance or _shares_cores(facts, uneven) else uneven
+    found = replace(even, pattern="persistent", members=np.flatnonzero(slow))
+    return _described(ranks, found, np.ones(len(own.steps), np.bool_), slow)
+
+
+def _now_and_then(ranks: Lateness, even: Uneven, least_ns: float) -> Uneven:
+    """Ranks that are late in some steps, by more than ranks usually vary, and wait for a core: the one that
+    most of the lost time is due to, or several in turn."""
+    own, lost_ns, excess = ranks.own, ranks.lost_ns, ranks.own.excess_ns
+    # How much a usual rank's own time varies from step to step, compared with its peers' time.
+    noise_ns = 1.4826 * np.median(np.abs(excess - np.median(excess, axis=1, keepdims=True)), axis=1)
+    unusual_ns = np.maximum(UNUSUAL * np.median(noise_ns), ranks.core_wait_ns)
+    slow = lost_ns >= np.maximum(LEAST_SHARE * own.step_ns, unusual_ns)
+    slow &= lost_ns >= LIKE_WORST * lost_ns.max()
+    by_ns = np.bincount(ranks.latest[slow], lost_ns[slow], len(own.role)).astype(np.int64)
+    if by_ns.sum() < least_ns:
+        return even
+    worst = by_ns.argmax()
+    if by_ns[worst] < MOST_OF_LOST * by_ns.sum():
+        found = replace(even, pattern="varying", members=np.flatnonzero(by_ns))
+        return _described(ranks, found, slow, np.arange(len(by_ns))[:, None] == ranks.latest)
+    found = replace(even, pattern="sometimes", members=np.array([worst]))
+    return _described(ranks, found, slow & (ranks.latest == worst), np.arange(len(by_ns)) == worst)
 
 
 def _replayed(facts: JobFacts, lost_ns: int) -> int:
@@ -238,32 +246,32 @@ def slowdown_found(facts: JobFacts) -> JobSlowdown | None:
     return facts.slowdown if facts.on_gpu or find_uneven(facts).found else None
 
 
-def _shares_cores(facts: JobFacts, uneven: Uneven) -> bool:
-    """Whether a CPU computes the same work longer, as it does when ranks or other processes use its cores."""
-    same = uneven.part == "computing" and uneven.work != "more"
-    always = uneven.pattern == "persistent" and (
-        uneven.slower >= SHARED_CORES
-        or _by_few_operators(facts, uneven)
-        or bool(facts.in_another_mode[uneven.members].all())
-    )
-    return not facts.on_gpu and same and not always
+def _by_design(ranks: Lateness, found: Uneven) -> bool:
+    """Whether it is a stage of a pipeline that has no more to do than the first or the last one must have.
+    Stages on one CPU take each other's cores, so there the sizes of inputs say it, not the time."""
+    if not ranks.own.staged or found.pattern != "persistent" or found.work != "more":
+        return False
+    if found.on_cpu:
+        return not _shows_more_work(ranks.facts)[found.members].any()
+    return bool(found.high_ns < STAGE_SHARE * ranks.own.usual_ns[0].sum())
 
 
-def _by_few_operators(facts: JobFacts, uneven: Uneven) -> bool:
-    """Whether a rank computes so much longer that all of its operators would, if others had its cores, and
-    they do not: a few take the time, such as one that fills new memory."""
-    usual_ns = int(facts.own_time.usual_ns[uneven.members].sum()) // max(1, len(uneven.members))
-    return uneven.slower < SHARED_CORES and uneven.part_ns >= TIMES_USUAL * usual_ns * len(uneven.members)
+def _by_chance(facts: JobFacts, found: Uneven, least_ns: float) -> bool:
+    """Whether a CPU's cores, that ranks or other processes share, make ranks late: now and then by what a
+    core costs, or while they compute the same work."""
+    if not found.on_cpu:
+        return False
+    always, same = found.pattern == "persistent", found.part == "computing" and found.work != "more"
+    return (not always and found.low_ns < least_ns) or (same and not (always and _is_its_own(facts, found)))
 
 
-def _waits_for_a_core_ns(facts: JobFacts) -> Int64:
-    """Return how long a rank may wait for another to leave it a core, by step: as long as a usual rank
-    computes. 0 on GPUs: each rank has one, and leaves the cores to the others."""
-    own = facts.own_time
-    if facts.on_gpu:
-        return np.zeros(len(own.steps), np.int64)
-    computing = own.parts_ns[:, :, own.part_names.index("computing")]
-    return np.asarray(np.median(computing, axis=0), np.int64)
+def _is_its_own(facts: JobFacts, found: Uneven) -> bool:
+    """Whether ranks that compute the same work longer in each step do so by themselves: far longer, in a mode
+    that slows them, or by so much that all operators would be longer if others had the cores, and they are
+    not. A few take the time, such as one that fills new memory."""
+    usual_ns = int(facts.own_time.usual_ns[found.members].sum())
+    few_operators = found.slower < SHARED_CORES and found.part_ns >= TIMES_USUAL * usual_ns
+    return found.slower >= SHARED_CORES or few_operators or bool(facts.in_another_mode[found.members].all())
 
 
 def _shows_more_work(facts: JobFacts) -> Bool:
@@ -277,114 +285,56 @@ def _is_above(own: OwnTime) -> Bool:
     return own.excess_ns >= LEAST_SHARE * np.maximum(1, own.step_ns)[None, :]
 
 
-def _described(facts: JobFacts, own: OwnTime, found: Uneven, slow: Bool) -> Uneven:
+def _described(ranks: Lateness, found: Uneven, slow: Bool, late: Bool) -> Uneven:
     """Add what is lost because of the members, and why. slow: mask of the steps in which they are slow, or of
-    all steps if they always are."""
+    all steps if they always are. late: mask of the ranks, or of ranks and steps, that show what takes
+    longer."""
     members = found.members
-    low_ns, high_ns = (min(ns, found.high_ns) for ns in _lost_because_of(own, members, slow))
-    # While some ranks waited, the late one had their cores. Without the wait, all need them at once.
-    low_ns = max(0, low_ns - int(_waits_for_a_core_ns(facts)[slow].sum()))
-    part, part_ns = _main_part(own, None if found.pattern == "varying" else members)
-    part = _by_own_report(facts, members, part, part_ns)
-    work, slower = _work(facts, members, part, always=found.pattern == "persistent")
-    explained = math.inf if facts.on_gpu else _explained_by_cores(facts, members, slow, high_ns)
-    if work == "slower" and explained < HARDLY_EXPLAINED:
-        work = ""  # it does something that its peers do not
-    others_ns = own.excess_ns[~mask_of(members, len(own.total_ns))][:, slow].sum(axis=1)
+    low_ns, high_ns = (min(ns, found.high_ns) for ns in ranks.lost_because_of(members, slow))
+    part, part_ns = ranks.longer_part(late)
+    stretched = ranks.stretched(members, slow, high_ns)
+    work = _work(ranks, members, always=found.pattern == "persistent") if part == "computing" else ""
     return replace(
         found,
         low_ns=low_ns,
         high_ns=high_ns,
-        part=part,
+        part=_by_own_report(ranks.facts, members, part, part_ns),
         part_ns=part_ns,
-        steps=int((_is_above(own)[members].any(axis=0) & slow).sum()),
-        work=work,
-        slower=slower,
-        stretched=not facts.on_gpu and explained >= EXPLAINED,
-        others_ns=int(np.ptp(others_ns)) if len(others_ns) else 0,
+        steps=int((_is_above(ranks.own)[members].any(axis=0) & slow).sum()),
+        # What the operators hardly explain is something that the peers do not do.
+        work="" if work == "slower" and stretched < HARDLY_EXPLAINED else work,
+        slower=mean(ranks.facts.kernels.slower[members]),
+        stretched=stretched >= EXPLAINED,
+        others_ns=ranks.others_differ_ns(members, slow),
     )
-
-
-def _explained_by_cores(facts: JobFacts, members: Int64, slow: Bool, late_ns: int) -> float:
-    """Return the share of their lateness that is explained if all of these ranks' own time is stretched as
-    their operators are, which take longer for the same work. 0 if that is not known."""
-    longer = _mean(facts.kernels.slower[members]) - 1
-    usual_ns = float(facts.own_time.usual_ns[members][:, slow].sum()) / len(members)
-    return longer * usual_ns / max(1, late_ns) if math.isfinite(longer) else 0.0
-
-
-def _lost_because_of(own: OwnTime, members: Int64, slow: Bool) -> tuple[int, int]:
-    """Return how much shorter these steps would be without these ranks, and if these were like their
-    peers."""
-    total, usual, excess = own.total_ns[:, slow], own.usual_ns[:, slow], own.excess_ns[:, slow]
-    among = mask_of(members, len(total))
-    # By role: stages of a pipeline do not have to be equal.
-    rest = np.where(among[:, None], usual, total) - usual
-    left = np.maximum(0, rest.max(axis=0))
-    lost = np.maximum(0, excess[members].max(axis=0))
-    return int(np.maximum(0, lost - left).sum()), int(lost.sum())
-
-
-def _main_part(own: OwnTime, members: Int64 | None) -> tuple[str, int]:
-    """Return the part that these members have most more of than their peers, and how much in all. None: the
-    slowest rank of each step."""
-    excess = own.excess_parts_ns
-    if members is None:
-        slowest = own.excess_ns.argmax(axis=0)
-        more = excess[slowest, np.arange(len(slowest))].sum(axis=0)
-    else:
-        more = excess[members].sum(axis=(0, 1))
-    part = int(more.argmax())
-    return own.part_names[part], int(more[part])
 
 
 def _by_own_report(facts: JobFacts, members: Int64, part: str, part_ns: int) -> str:
     """Return "sync" if the ranks' own reports say so: after a synchronization the host is late with
     everything, so that the GPU waits for Python and launches."""
-    if part not in _AFTER_A_SYNC:
-        return part
-    drained = [
-        finding.cost_us * 1e3
+    drained_ns = 1e3 * sum(
+        finding.cost_us
         for member in members.tolist()
         for finding in facts.set.members[member].findings
         if finding.rule in ids_of("sync")
-    ]
-    return "sync" if sum(drained) >= MOST_OF_LOST * part_ns else part
+    )
+    return "sync" if part in _AFTER_A_SYNC and drained_ns >= MOST_OF_LOST * part_ns else part
 
 
 _AFTER_A_SYNC = ("python", "host", "dispatch", "launch", "latency")
 
 
-def _work(
-    facts: JobFacts, members: Int64, part: str, *, always: bool
-) -> tuple[Literal["", "more", "slower"], float]:
-    """Return whether these members have more work or are slower. always: they are late in every step. Large
+def _work(ranks: Lateness, members: Int64, *, always: bool) -> _Work:
+    """Return whether these members compute more, or slower. always: they are late in every step. Large
     batches of some steps hardly show in the work of all."""
-    if part != "computing":
-        return "", math.nan
-    kernels = facts.kernels
-    time, work, slower = (_mean(values[members]) for values in (kernels.time, kernels.work, kernels.slower))
-    if _mean(kernels.shaped[members]) >= SHAPED:
-        if work >= MORE_WORK and work - 1 >= EXPLAINED * (time - 1):
-            return "more", slower
-        if slower >= SLOWER:
-            return "slower", slower
-        other = not always and _other_sizes(facts.own_time, members) >= OTHER_WORK
-        return ("more" if other else "", slower)
-    grids = _other_sizes(facts.own_time, members)
-    if grids >= OTHER_WORK:
-        return "more", slower
-    return ("slower", slower) if grids < OTHER_WORK and slower >= SLOWER else ("", slower)
-
-
-def _mean(values: Float64) -> float:
-    known = values[np.isfinite(values)]
-    return float(known.mean()) if len(known) else math.nan
-
-
-def _other_sizes(own: OwnTime, members: Int64) -> float:
-    """Return the share of these members' comparable computing that ran with other sizes than on their peers;
-    NaN if none can be compared."""
-    same = int(own.computing_same_ns[members].sum())
-    other = int(own.computing_other_ns[members].sum())
-    return other / (same + other) if same + other else math.nan
+    kernels = ranks.facts.kernels
+    columns = kernels.time, kernels.work, kernels.slower, kernels.shaped
+    time, work, slower, shaped = (mean(column[members]) for column in columns)
+    by_inputs, sizes = shaped >= SHAPED, ranks.other_sizes(members)
+    explains = work >= MORE_WORK and work - 1 >= EXPLAINED * (time - 1)
+    more = explains if by_inputs else sizes >= OTHER_WORK
+    if more:
+        return "more"
+    if slower >= SLOWER and (by_inputs or sizes < OTHER_WORK):
+        return "slower"
+    return "more" if sizes >= OTHER_WORK and not always else ""
