@@ -87,11 +87,6 @@ class GrowingSites:
     sites: list[GrowingSite]
     memory: DeviceMemory
 
-    @property
-    def has_modules(self) -> bool:
-        """Whether Python frames were recorded, and with them the modules that allocated."""
-        return self.memory.has_modules
-
     def is_mostly(self, sites: Iterable[GrowingSite]) -> bool:
         """Whether these sites make up more than CAUSE_SHARE of the growth."""
         return self.share(sites) > CAUSE_SHARE
@@ -171,60 +166,62 @@ def loss_of(sites: list[GrowingSite]) -> GrowingSite | None:
     return min(losses, key=lambda s: (s.size_bytes, "loss" not in s.operator, s.module), default=None)
 
 
-def _double_backward(growth: GrowingSites) -> list[GrowingSite]:
+def _graph(growth: GrowingSites) -> list[GrowingSite]:
+    """What a graph holds, if it was noted that one grows, or else if what stays shows one. It is not noted
+    which tensors of a GPU have a graph: if one grows, that is inferred for these."""
+    grows = growth.memory.graph_grows
+    if grows is False:
+        return []
+    if grows and growth.memory.is_noted:
+        return _noted_graph(growth)
+    signs = _keeps_both_passes, _keeps_results, _keeps_results_beside_modules
+    return growth.in_graph if any(sign(growth) for sign in signs) else []
+
+
+def _keeps_both_passes(growth: GrowingSites) -> bool:
     """What the backward pass allocated stays, and with it results of the forward pass. A hook keeps those of
     one operator, and their gradient. Parameters that are made anew have an optimizer's state as well."""
-    state = [site for site in growth.sites if site.phase is Phase.OPTIMIZER]
     results = [s for s in growth.in_graph if s.phase is not Phase.BACKWARD]
-    forward = sum(site.per_unit for site in results if may_have_graph(site))
-    backward = sum(site.per_unit for site in growth.in_backward)
-    whole = sum(site.per_unit for site in growth.sites)
-    both = min(forward, backward) >= BOTH_SHARE * whole and forward + backward > CAUSE_SHARE * whole
-    both &= growth.keeps_loss or _has_several_operators(results)
-    both &= growth.share(state) < BOTH_SHARE
-    return growth.in_graph if both else []
+    forward = growth.share(site for site in results if may_have_graph(site))
+    backward = growth.share(growth.in_backward)
+    both = min(forward, backward) >= BOTH_SHARE and forward + backward > CAUSE_SHARE
+    state = growth.share(site for site in growth.sites if site.phase is Phase.OPTIMIZER)
+    return both and state < BOTH_SHARE and (growth.keeps_loss or _has_several_operators(results))
 
 
-def _retained_graph(growth: GrowingSites) -> list[GrowingSite]:
+def _keeps_results(growth: GrowingSites) -> bool:
     """Modules allocated what stays: outputs of several operators, or outputs with a loss. Where both stay,
     what the modules were given may be larger than these."""
     in_modules = [site for site in growth.in_modules if site in growth.in_graph]
-    if not growth.has_modules:
-        return []
-    several = _has_several_operators(in_modules)
-    if several and growth.keeps_loss and growth.share(in_modules) >= BOTH_SHARE:
-        return growth.main(growth.in_graph)
-    graph = growth.keeps_loss or several
-    return growth.in_graph if graph and growth.is_mostly(in_modules) else []
+    several, share = _has_several_operators(in_modules), growth.share(in_modules)
+    if several and growth.keeps_loss and share >= BOTH_SHARE:
+        return growth.is_mostly(growth.in_graph)
+    return share > CAUSE_SHARE and (several or growth.keeps_loss)
 
 
-def _graph_beside_modules(growth: GrowingSites) -> list[GrowingSite]:
+def _keeps_results_beside_modules(growth: GrowingSites) -> bool:
     """A loss stays with results of modules and of operators outside of them, which autograd records: a
     function of the job's own saved them. In a snapshot, which does not show what autograd records, that is
     one with a backward() of its own."""
     results = [s for s in growth.in_graph if s.grad_mode and s.size_bytes > SCALAR_BYTES]
     results += [s for s in growth.in_graph if FUNCTION_APPLY.search(s.stack) or is_in_module(s)]
-    mixed = any(map(is_in_module, results)) and not all(map(is_in_module, results))
-    found = growth.keeps_loss and mixed and growth.is_mostly(growth.in_graph)
-    return growth.in_graph if found else []
+    mixed = len(set(map(is_in_module, results))) > 1
+    return mixed and growth.keeps_loss and growth.is_mostly(growth.in_graph)
 
 
-def _retained_outputs(growth: GrowingSites) -> list[GrowingSite]:
+def _outputs(growth: GrowingSites) -> list[GrowingSite]:
     """Modules allocated what stays: outputs of one operator, without a loss, or outputs without a graph."""
-    outputs = [site for site in growth.in_modules if not MAKES_STATE.fullmatch(site.within)]
-    return growth.main(outputs) if growth.has_modules else []
+    return growth.main([site for site in growth.in_modules if not MAKES_STATE.fullmatch(site.within)])
 
 
-def _retained_metrics(growth: GrowingSites) -> list[GrowingSite]:
+def _metrics(growth: GrowingSites) -> list[GrowingSite]:
     """Small tensors stay that are not module outputs, batches, weights or optimizer state."""
-    return growth.main(growth.metrics) if growth.has_modules else []
+    return growth.main(growth.metrics) if growth.memory.has_modules else []
 
 
 def _noted_graph(growth: GrowingSites) -> list[GrowingSite]:
     """Graphs have more and more nodes, and with them goes most of what stays: it has a graph, or is only in
     one. Nodes that are large beside small tensors count as well."""
-    if not growth.memory.graph_grows:
-        return []
     found = [site for site in growth.sites if _is_noted_in_graph(site)]
     nodes, whole = growth.memory.others_per_step, sum(site.per_unit for site in growth.sites)
     mostly = sum(site.per_unit for site in found) + nodes > CAUSE_SHARE * (whole + nodes)
@@ -248,33 +245,15 @@ def _has_several_operators(sites: list[GrowingSite]) -> bool:
     return many or len(called) >= GRAPH_OPERATORS
 
 
-_Detectors = tuple[tuple[Callable[[GrowingSites], list[GrowingSite]], LeakCause], ...]
-
-_LARGER: _Detectors = (
+_CAUSES: tuple[tuple[Callable[[GrowingSites], list[GrowingSite]], LeakCause], ...] = (
     (lambda growth: growth.main(growth.joined), CACHE),
     (lambda growth: growth.main(growth.replaced), LARGER),
-)
-
-_INFERRED: _Detectors = (
-    *_LARGER,
-    (_double_backward, GRAPH),
+    (_graph, GRAPH),
     (lambda growth: growth.gradients, GRADIENTS),
-    (_retained_graph, GRAPH),
-    (_graph_beside_modules, GRAPH),
-    (_retained_outputs, HOOKS),
-    (_retained_metrics, METRICS),
+    (_outputs, HOOKS),
+    (_metrics, METRICS),
 )
 """Each returns the sites that it explains. The first that explains any names the cause."""
-
-_NOTED: _Detectors = (
-    *_LARGER,
-    (_noted_graph, GRAPH),
-    (lambda growth: growth.gradients, GRADIENTS),
-    (_retained_outputs, HOOKS),
-    (_retained_metrics, METRICS),
-)
-"""The same where it was noted whether a graph grows. It is not noted which tensors of a GPU have one: if it
-grows, it is inferred for these."""
 
 
 def causes_of(sites: list[GrowingSite], memory: DeviceMemory) -> list[Explained]:
@@ -296,7 +275,5 @@ def causes_of(sites: list[GrowingSite], memory: DeviceMemory) -> list[Explained]
 
 def _explained(growth: GrowingSites) -> Explained:
     """The first cause that explains some of the sites, and those; OTHER with all of them if none does."""
-    grows = growth.memory.graph_grows
-    detectors = _NOTED if grows is False or (grows and growth.memory.is_noted) else _INFERRED
-    fits = (Explained(cause, explained(growth)) for explained, cause in detectors)
+    fits = (Explained(cause, explained(growth)) for explained, cause in _CAUSES)
     return next((one for one in fits if one.sites), Explained(OTHER, growth.sites))
