@@ -224,7 +224,7 @@ def build_digest(facts: Facts, report: pb.Report, file: TraceFile) -> Digest:
 
 def _steps(facts: Facts, left_out: list[str]) -> tuple[pa.Table, str]:
     found, window = facts.step_times, facts.window
-    if found is None or not len(found):
+    if not len(found):
         start, end = np.array([window.start_ns]), np.array([window.end_ns])
         names, steady, basis = [""], np.ones(1, np.bool_), "none"
     else:

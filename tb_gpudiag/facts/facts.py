@@ -163,7 +163,7 @@ class Facts:
         return only_first_batch(self.batches, self.work)
 
     @cached_property
-    def compile_reasons(self) -> CompileReasons | None:
+    def compile_reasons(self) -> CompileReasons:
         """What torch.compile logged in this process, joined to the recording; None without a log."""
         log = self.trace.compile_log
         functions = compiled_functions(self.host, self.all_steps, self.recording) if log else []
@@ -262,11 +262,9 @@ class Facts:
         return spans if self.gpu_times else cpu_thread(spans, self.host, under_way(self.host))
 
     @cached_property
-    def step_times(self) -> MeasuredSteps | None:
-        """All whole steps, marked or inferred, with what they consist of; None without either."""
+    def step_times(self) -> MeasuredSteps:
+        """All whole steps, marked or inferred, with what they consist of."""
         steps = self._whole[1]
-        if not len(steps):
-            return None
         if not self.gpu_times:
             return measure_on_host(steps, self.main_thread_spans, self.events)
         return measure_on_device(steps, self.borders_ns, self.work, self.gpu_times[0])
@@ -343,7 +341,7 @@ class Facts:
     @cached_property
     def host_lead(self) -> HostLead | None:
         """The host's lead as the recording began, and later; None if its steps do not show one."""
-        if self.step_times is None or not self.gpu_times:
+        if not len(self.step_times) or not self.gpu_times:
             return None
         if len(set(self.engine.kind.tolist())) > 1:
             return None  # while the GPU is at prompts, any host gets ahead
@@ -428,6 +426,10 @@ class Facts:
     @cached_property
     def memory(self) -> list[DeviceMemory]:
         """Memory of each device, the GPU with the highest peak first, the CPU last."""
-        steps = self.step_times.on_host if self.step_times is not None else None
+        steps = self.step_times.on_host
         idle_ns = {d.id: d.ledger.by_cause(d.window).get(Cause.ALLOCATOR, 0) for d in self.devices}
         return device_memory(self.trace, self.memory_context, steps, idle_ns)
+
+    @property
+    def gpu_memory(self) -> list[DeviceMemory]:
+        return [memory for memory in self.memory if not memory.is_cpu]

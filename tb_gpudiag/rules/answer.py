@@ -113,7 +113,7 @@ class Saving:
         """What it most likely saves; between the bounds, where nothing else is known. Of what other findings
         count as well, half of the lower one."""
         counted = self.basis == "at most; other findings count the same time"
-        return self.likely_ns or (self.low_ns + self.high_ns * (not counted)) / 2
+        return self.likely_ns or (self.low_ns + (0 if counted else self.high_ns)) / 2
 
 
 NO_SAVING = Saving(0, 0)

@@ -86,4 +86,7 @@ def _not_checked(lacks: Sequence[tuple[AnyRule, CannotTell]], *, on_cpu: bool, w
         yield "Rules about GPUs did not apply."
     others = [answer for _, answer in lacks if not answer.hint and (not on_cpu or answer != NO_GPU)]
     for lack, _ in Counter(answer.how_to_record or answer.reason for answer in others).most_common(1):
-        yield f"{count(len(others), 'check')} skipped{f': {in_sentence(lack)}' * why}".rstrip(".") + "."
+        yield (
+            f"{count(len(others), 'check')} skipped{f': {in_sentence(lack)}' if why else ''}".rstrip(".")
+            + "."
+        )

@@ -252,8 +252,8 @@ DOUBTS: Sequence[Doubt] = (
     ),
     Doubt(
         lambda facts: (
-            facts.on_cpu * facts.host_work.interruptions.longest_ns
-            >= levels.HALF * max(1, facts.window.duration_ns)
+            facts.on_cpu
+            and facts.host_work.interruptions.longest_ns >= levels.HALF * max(1, facts.window.duration_ns)
         ),
         touches=ABOUT_TIME,
         silent=lambda facts: CannotTell(f"the job was interrupted: {_one_call(facts)}", "Record again."),

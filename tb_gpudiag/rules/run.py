@@ -55,7 +55,7 @@ def run_rules(facts: Facts, rules: Sequence[Rule]) -> Outcome:
     )
     found, plan = _in_order(found, facts, predicted, better=better)
     adds_ns = {one.finding: one.saving_ns for one in plan}
-    named_ns = [one.finding.promise.likely_ns * (not one.finding.fix.general) for one in found]
+    named_ns = [0 if one.finding.fix.general else one.finding.promise.likely_ns for one in found]
     lost_ns = [likely_ns - adds_ns.get(i, 0) for i, likely_ns in enumerate(named_ns)]
     if max(lost_ns, default=0) >= LEAST_SAVED * window_ns:
         found, plan = _in_order(found, facts, predicted, better=better, general=GENERAL)
@@ -127,7 +127,7 @@ def _rank(found: RuleFinding, facts: Facts, general: float) -> tuple[int, float,
     memory. What is not sure counts for less. What costs most comes first among equals, then what RULES have
     first: a cause before what it does to steps, and all before what was recorded."""
     finding, window_ns = found.finding, max(1, facts.window.duration_ns)
-    counts = (UNSURE, 1)[finding.sure] * (1, general)[finding.fix.general]
+    counts = (1 if finding.sure else UNSURE) * (general if finding.fix.general else 1)
     saved = max(counts * finding.promise.middle_ns / window_ns, _held_share(finding, facts.memory))
     return -found.severity, -saved, -finding.cost_ns
 

@@ -78,19 +78,19 @@ def find_verdict(facts: Facts, ranked: Sequence[RuleFinding] = ()) -> Verdict:
     if not host_may_keep_up(facts):  # what may be the recorder's promises nothing that could be compared
         first = first_fix_sentence(verdict.limiter, ranked, facts.window.duration_ns)
     emptying = emptying_sentences(facts.memory, facts.window.duration_ns)
-    ends = [*_failures(facts.memory), *leak_sentences(facts.memory)]
+    ran_out = list(_ran_out(facts.memory))
+    ends = [*(said for _, said in ran_out), *leak_sentences(facts.memory)]
     sentences = [*ends, *sentences_before(facts), said, waits, first, *emptying]
-    ran_out = (f"Out of memory on {one.name}" for one in facts.memory if one.failure and one.ran_out)
-    headline = next(chain(ran_out, leak_headlines(facts.memory)), "")
+    headline = next(chain((line for line, _ in ran_out), leak_headlines(facts.memory)), "")
     return replace(verdict, sentence=" ".join(filter(None, sentences)), headline=headline)
 
 
-def _failures(memories: Sequence[DeviceMemory]) -> Iterator[str]:
-    """Lead with the memory that ran out: it ended the job."""
+def _ran_out(memories: Sequence[DeviceMemory]) -> Iterator[tuple[str, str]]:
+    """Yield a headline and a sentence on each memory that ran out: it ended the job."""
     for memory in memories:
         if memory.failure is not None and memory.ran_out:
-            said = out_of_memory_sentences(memory, memory.failure)
-            yield f"{out_of_memory_title(memory, memory.failure)}. {said}".strip()
+            said = [of(memory, memory.failure) for of in (out_of_memory_title, out_of_memory_sentences)]
+            yield f"Out of memory on {memory.name}", ". ".join(said).strip()
 
 
 def _without_memory(facts: Facts, ranked: Sequence[AnyRule]) -> Verdict:

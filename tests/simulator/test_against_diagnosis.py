@@ -41,7 +41,6 @@ def test_the_window_and_its_idle_time_agree_to_the_nanosecond(diagnosed: tuple[S
 def test_every_step_agrees(diagnosed: tuple[Simulated, Facts]) -> None:
     run, facts = diagnosed
     steps = facts.step_times
-    assert steps is not None
     if not facts.recorded.steps:
         assert not run.truth.steps
         return

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.waiting.compile_reasons import CompileReasons, main_guards
+from tb_gpudiag.facts.waiting.compile_reasons import NO_LOG, CompileReasons, main_guards
 from tb_gpudiag.report.diagnosis import only_trace, read_facts
 from tb_gpudiag.service.processes.process_setup import worker_environment
 from tb_gpudiag.vocabulary.marks import GuardKind, guard_kind
@@ -57,7 +57,7 @@ def record(folder: Path, *arguments: str) -> Job:
     assert done.returncode == 0
     (trace,) = folder.glob("*.pt.trace.json")
     facts = read_facts(only_trace(str(trace)))
-    assert facts.compile_reasons is not None
+    assert facts.compile_reasons is not NO_LOG
     return Job(facts, facts.compile_reasons, json.loads((folder / "known.json").read_text()))
 
 

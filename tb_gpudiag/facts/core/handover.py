@@ -15,6 +15,7 @@ from tb_gpudiag.facts.core.queue_depth import FullQueue, full_queue
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.facts.core.threads import NOTHING
 from tb_gpudiag.frozen import dataclass
+from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.api_calls import BLOCKING_CALL, COMMAND_BUFFER_FULL, LAZY_LOADING
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, Category
@@ -66,7 +67,7 @@ class HostTime:
         self.main = main
         self.host = host
         self._events = host.events
-        self._threads = _launching_threads(work, main)
+        self._threads = [main, *busiest_threads(work.events, work.launch, main)][:_MOST_THREADS]
         # Event indices of the calls that waited for the GPU, in order of their end.
         waiting = _waiting_launches(work)
         self.launches_block = bool(len(waiting))  # CUDA_LAUNCH_BLOCKING=1
@@ -238,16 +239,14 @@ def find_main_thread(host: Host, steps: Steps, work: Work) -> int:
     return NONE
 
 
-def _launching_threads(work: Work, main: int) -> list[int]:
-    """Return the threads to hand over to: the main one first, then those with most launches (without a GPU,
-    with most operators)."""
-    events = work.events
-    working = work.launch[work.linked]
+def busiest_threads(events: Events, launch: Int64, main: int) -> list[int]:
+    """Return the other threads that launch work, or else run operators, most first. launch: event index of
+    each launch, or NONE."""
+    working = launch[launch != NONE]
     if not len(working):
         working = events.where(Category.CPU_OP)
     threads, count = np.unique(events.thread[working], return_counts=True)
-    busiest = [int(t) for t in threads[np.argsort(-count, kind="stable")] if t != main]
-    return [main, *busiest][:_MOST_THREADS]
+    return [int(t) for t in threads[np.argsort(-count, kind="stable")] if t != main]
 
 
 def _waiting_launches(work: Work) -> Int64:

@@ -59,7 +59,7 @@ def find_steps(events: Events) -> Steps:
     at = np.arange(len(chosen))
     nth = at - np.maximum.accumulate(np.where(again, 0, at))
     named = zip(events.name[chosen].tolist(), nth.tolist(), strict=True)
-    names = [events.names[i] + f" ({n + 1})" * min(n, 1) for i, n in named]
+    names = [f"{events.names[i]} ({n + 1})" if n else events.names[i] for i, n in named]
     return _whole(Steps(names, events.start_ns[chosen], events.end_ns[chosen]), events)
 
 

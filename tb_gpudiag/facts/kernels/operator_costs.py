@@ -145,7 +145,8 @@ def _matmul(operator: str, inputs: Inputs) -> Cost:
     left, right = inputs.shapes[skipped : skipped + 2]
     if operator in VECTOR_PRODUCTS:
         right = [*right, 1]
-    sizes = _grouped_sizes(left, right) if operator in GROUPED else _matmul_sizes(left, right, transposed)
+    sizes_of = _grouped_sizes if operator in GROUPED else _layer_sizes if transposed else _matmul_sizes
+    sizes = sizes_of(left, right)
     number = inputs.number(skipped, skipped + 1)
     batch, rows, _, columns = sizes
     moved = (math.prod(left) + math.prod(right) + batch * rows * columns) * NUMBER_BYTES[number]
@@ -154,19 +155,24 @@ def _matmul(operator: str, inputs: Inputs) -> Cost:
     return Cost(OperatorKind.MATMUL, number, 2 * math.prod(sizes), moved, sizes)
 
 
-def _matmul_sizes(left: list[int], right: list[int], transposed: bool) -> tuple[int, int, int, int]:
+def _matmul_sizes(left: list[int], right: list[int]) -> tuple[int, int, int, int]:
     """Parse batch, rows, inner size and columns."""
     *before, rows, inner = left
     *beside, deep, columns = right
-    if transposed:
-        deep, columns = columns, deep
+    if not beside:  # the same second factor for the whole batch
+        before, rows = [], math.prod(before) * rows
     batch = math.prod(before)
-    if not transposed and not beside:  # the same second factor for the whole batch
-        before, rows, batch = [], batch * rows, 1
-    _require(deep == inner, transposed or beside == before, batch * rows * inner * columns)
-    if transposed:  # a layer's weights are read once for the whole batch
-        return 1, batch * rows, inner, columns
+    _require(deep == inner, beside == before, batch * rows * inner * columns)
     return batch, rows, inner, columns
+
+
+def _layer_sizes(left: list[int], weights: list[int]) -> tuple[int, int, int, int]:
+    """Parse the same of a layer, whose transposed weights are read once for the whole batch."""
+    *batch, rows, inner = left
+    *_, columns, deep = weights
+    rows *= math.prod(batch)
+    _require(deep == inner, rows * inner * columns)
+    return 1, rows, inner, columns
 
 
 def _grouped_sizes(left: list[int], right: list[int]) -> tuple[int, int, int, int]:

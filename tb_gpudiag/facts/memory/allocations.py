@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, Numbers, UInt8, stable_order
+from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, Numbers, UInt8, numbered, stable_order
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.memory.curve import Curve
@@ -139,7 +139,7 @@ class RecordedAllocations:
     def kept_by_forward(self) -> int:
         """Bytes that forward operators allocated and that were alive at the end; 0 without addresses."""
         alive = (self.freed == NONE) & ~self.found & (self.phase == Phase.FORWARD)
-        return int(self.bytes[alive].sum()) * self.paired
+        return int(self.bytes[alive].sum()) if self.paired else 0
 
     @cached_property
     def freed_ns(self) -> Int64:
@@ -166,18 +166,14 @@ class RecordedAllocations:
     @cached_property
     def site_stack(self) -> Int64:
         """Number of its stack with each frame once, or NONE: a recursion is one site however deep it is."""
-        code: dict[str, int] = {}
         once = ("\n".join(sorted(set(stack.split("\n")))) for stack in self.memory.stacks)
-        number = np.array([*(code.setdefault(stack, len(code)) for stack in once), NONE], np.int64)
-        return number[self.stack]
+        return np.append(numbered(once), NONE)[self.stack]
 
     @cached_property
     def inside_model(self) -> Int64:
         """By stack, the number of what it has from where a model is called: training and evaluation call it
         at different lines. The last one is NONE."""
-        code: dict[str, int] = {}
-        inside = map(inside_model, self.memory.stacks)
-        return np.array([*(code.setdefault(stack, len(code)) for stack in inside), NONE], np.int64)
+        return np.append(numbered(map(inside_model, self.memory.stacks)), NONE)
 
     @property
     def inner_stack(self) -> Int64:
@@ -201,7 +197,7 @@ class RecordedAllocations:
     def alive(self, position: int) -> Int64:
         """Return the indices of the allocations that are alive after the event at this position; none without
         addresses."""
-        made = int(np.searchsorted(self.position, position, side="right")) * self.paired
+        made = int(np.searchsorted(self.position, position, side="right")) if self.paired else 0
         kept = (self.freed[:made] == NONE) | (self.freed[:made] > position)
         return np.flatnonzero(kept)
 

@@ -126,24 +126,25 @@ class DeviceMemory:
     @cached_property
     def ways(self) -> list[Way]:
         """How the request might have fit, replayed; empty where that cannot be told."""
-        if self.fit is None or not self.capacity_bytes or not len(self.allocations.failures):
+        fit = self._fit_of_capacity
+        if fit is None or not len(self.allocations.failures):
             return []
-        return find_ways(self.allocations, self.fit.start, self.fit.changes, self.capacity_bytes)
+        return find_ways(self.allocations, fit.start, fit.changes, self.capacity_bytes)
 
     def fits_without(self, gone: Int64) -> bool | None:
         """Whether the request that failed fits without these allocations (indices), replayed; None where that
         cannot be told."""
-        if self.fit is None or not self.capacity_bytes:
-            return None
-        return fits_without(self.fit.start, self.fit.changes, self.capacity_bytes, gone)
+        fit = self._fit_of_capacity
+        return fits_without(fit.start, fit.changes, self.capacity_bytes, gone) if fit is not None else None
 
     @property
     def expandable_room(self) -> float | None:
         """Share of the capacity that what was allocated, the request and the rest of its pass leave in
         expandable segments, replayed; below 0 where they do not fit, None where that cannot be told."""
-        if self.fit is None or not self.capacity_bytes:
+        fit = self._fit_of_capacity
+        if fit is None:
             return None
-        return 1 - (self.fit.expandable_needs_bytes + self.to_come_bytes) / self.capacity_bytes
+        return 1 - (fit.expandable_needs_bytes + self.to_come_bytes) / self.capacity_bytes
 
     @cached_property
     def fit(self) -> Fit | None:
@@ -152,6 +153,11 @@ class DeviceMemory:
         if segments is None or self.is_cpu or not self.allocations.paired:
             return None
         return find_fit(self.allocations, segments, self.device)
+
+    @property
+    def _fit_of_capacity(self) -> Fit | None:
+        """The same where the recording says how much there is."""
+        return self.fit if self.capacity_bytes else None
 
     @cached_property
     def floors(self) -> Floors:
@@ -313,16 +319,16 @@ def memory_context(memory: MemoryEvents, host: Host, transfers: Transfers) -> Me
 
 
 def device_memory(
-    trace: Trace, context: MemoryContext, steps: Steps | None, driver_ns: Mapping[int, int]
+    trace: Trace, context: MemoryContext, steps: Steps, driver_ns: Mapping[int, int]
 ) -> list[DeviceMemory]:
     """Return every device with allocations or frees: GPUs by peak (the MOST_GPUS with most events, if there
     are more), then the CPU.
 
-    steps: as the host ran them, recorded or inferred; None where there are none.
+    steps: as the host ran them, recorded or inferred.
     driver_ns: device -> idle time under calls to the driver for memory.
     """
     memory, found = trace.memory, list[DeviceMemory]()
-    periods = Periods.of_steps(steps) if steps is not None else None
+    periods = Periods.of_steps(steps) if len(steps) else None
     cpu = memory.device_type == DeviceType.CPU
 
     def of(device: int, own: Int64) -> DeviceMemory:

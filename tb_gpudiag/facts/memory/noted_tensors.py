@@ -95,13 +95,14 @@ def noted_tensors(metadata: Mapping[str, Any]) -> NotedTensors:
 
 def _history(values: Any) -> History:
     """Parse steps and bytes; empty if they are anything else, or not in order."""
+    every = values if isinstance(values, list) else []
     points = [
         (value[0], value[1])
-        for value in (values if isinstance(values, list) else ())
+        for value in every
         if isinstance(value, list) and len(value) == 2 and None not in map(noted_number, value)
     ]
     in_order = all(first[0] < second[0] for first, second in pairwise(points))
-    return points if in_order and isinstance(values, list) and len(points) == len(values) else []
+    return points if in_order and len(points) == len(every) else []
 
 
 def _counts(values: Any) -> dict[int, int] | None:

@@ -190,7 +190,7 @@ class Failure:
     largest_free_bytes: the largest free block for requests of this size, small or large, known to 1 MiB.
     expandable: all segments are expandable.
     request: what decides its size.
-    holes: what was free in partly used segments; None without segments.
+    holes: what was free in partly used segments.
     held: what was allocated then, as Peak.
     """
 
@@ -202,7 +202,7 @@ class Failure:
     operator: str
     frame: Frame | None
     request: Request
-    holes: Holes | None
+    holes: Holes
     held: Peak
 
 
@@ -229,7 +229,7 @@ def find_failure(allocations: Allocations, segments: Segments | None) -> Failure
         request=find_request(allocations, position),
         holes=find_holes(allocations, segments, own, position)
         if segments is not None and allocations.paired
-        else None,
+        else Holes(),
         held=find_peak(allocations, at=position),
     )
 
@@ -300,10 +300,10 @@ class Holes:
     line_bytes: how much is free next to them. line_count: how many they are.
     """
 
-    private_free_bytes: int
-    line: Frame | None
-    line_bytes: int
-    line_count: int
+    private_free_bytes: int = 0
+    line: Frame | None = None
+    line_bytes: int = 0
+    line_count: int = 0
 
 
 def find_holes(allocations: Allocations, segments: Segments, own: Bool, position: int) -> Holes:

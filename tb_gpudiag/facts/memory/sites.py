@@ -153,7 +153,7 @@ def _site(
     phases = np.bincount(allocations.phase[held], weights=size, minlength=len(Phase))
     # Where the floor never falls, what is older and goes is another site's, however large it is.
     falls = bool((np.diff(found.bytes[table.column]) < 0).any())
-    sizes = np.unique(size)[: len(size) * falls]
+    sizes = np.unique(size) if falls else size[:0]
     alive = counts + older_count(allocations, sizes, found.position[table.column])[-len(x) :]
     return GrowingSite(
         operator=host.name(operator),
@@ -171,7 +171,7 @@ def _site(
         per_unit=slope,
         count_per_unit=theil_sen(x, counts)[0],
         fell=float(-np.diff(alive).min(initial=0)) / max(1.0, float(alive.max())),
-        rose=int((change > 0).sum()) * bool((change >= 0).all()),
+        rose=int((change > 0).sum()) if (change >= 0).all() else 0,
         times_ns=allocations.time_ns[shown],
         events=allocations.operator[shown],
         holder=containers.holder(

@@ -123,7 +123,8 @@ def _repeats(host: Host, steps: Steps, work: Int64, size: Int64 | None = None) -
     one, _ = groups(*(host.names(column)[first] for column in (call, around)))
     of_one_ns = summed(one, again_ns, one.max(initial=0) + 1)
     often = np.where(2 * of_one_ns >= of_one_ns.max(initial=0), summed(one, calls, len(of_one_ns)), 0)
-    often *= size is None  # what grows, all of its parts do
+    if size is not None:
+        often[:] = 0  # what grows, all of its parts do
     some = (one == np.lexsort((of_one_ns, often))[-1]) & (again_ns > 0)
     repeated = np.delete(call, first)[some[np.delete(kind, first)]]
     per_step = float(calls[some].sum() / max(1, len(np.unique(step[first[some]]))))

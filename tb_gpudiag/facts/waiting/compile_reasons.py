@@ -78,15 +78,18 @@ class CompileReasons:
     without_graphs: list[WithoutGraph] = field(default_factory=list)
 
 
+NO_LOG = CompileReasons(CompileLog(""), {}, 0, False)
+
+
 def compile_reasons(
     log: CompileLog | None, host: Host, functions: list[CompiledFunction], origin_ns: int, window: Window
-) -> CompileReasons | None:
-    """Join the log to a trace; None without one.
+) -> CompileReasons:
+    """Join the log to a trace; NO_LOG without one.
 
     functions: all compilations in the recording. origin_ns: Unix time of the trace's start.
     """
     if log is None:
-        return None
+        return NO_LOG
     joined = _join(log.compilations, host, functions, origin_ns)
     strangers = len(functions) - len(joined)
     in_trace = not log.pid or any(thread.pid == str(log.pid) for thread in host.events.threads)

@@ -91,7 +91,7 @@ class GpuUse:
     @property
     def possible(self) -> bool:
         """Whether the job may have used a GPU."""
-        return any((self.certain, self.waits, self.listed and not self.computed_on_cpu))
+        return self.certain or self.waits > 0 or (bool(self.listed) and not self.computed_on_cpu)
 
 
 def find_gpu_use(trace: Trace, host: Host, launches: int, window: Window, in_operators_ns: int) -> GpuUse:
@@ -106,16 +106,19 @@ def find_gpu_use(trace: Trace, host: Host, launches: int, window: Window, in_ope
     used |= match(events, torch_frames.GPU_CALL) & (events.category == Category.PYTHON_FUNCTION)
     names = Counter(events.names[i] for i in events.name[used].tolist())
     on_gpu = ~np.isin(memory.device_type, np.array([DeviceType.CPU, NONE], np.int32))
-    every_read, may_be_gpus = _reads(host), len(memory) == 0
-    reads = _that_waited(events, every_read, window)[: len(events) * may_be_gpus]
+    every_read = _reads(host)
+    reads, copies, nodes = every_read[:0], 0, 0
+    if not len(memory):  # else it says whose they are
+        reads = _that_waited(events, every_read, window)
+        copies, nodes = _device_copies(host), _nodes_elsewhere(host)
     found = GpuUse(
         launches=launches,
         memory_events=int(on_gpu.sum()),
         operators=names,
         reads=reads,
         reads_ns=events.duration_ns[reads],
-        copies=_device_copies(host) * may_be_gpus,
-        nodes=_nodes_elsewhere(host) * may_be_gpus,
+        copies=copies,
+        nodes=nodes,
         apple=bool(match(events, operators.APPLE_ONLY).any() or (memory.device_type == DeviceType.MPS).any()),
         keeps_up=_keeps_up(events, every_read, window),
         counted=any(not counter.timed for counter in trace.counters),

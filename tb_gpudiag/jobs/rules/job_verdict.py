@@ -90,9 +90,11 @@ def find_job_verdict(
         said, cost = first.finding.title, f"{share(first.finding.cost_ns, facts.job_ns)} of the time"
         if first.rule.topic in ABOUT_LATE_RANKS:
             saved_ns = first.finding.promise.high_ns
-            alone = f"; the fix saves {share(saved_ns, facts.job_ns)}, as other ranks are late then"
-            return _late(facts, cost + alone * (saved_ns < levels.HALF * first.finding.cost_ns))
-        said += f": {cost}" * ("%" not in said)
+            if saved_ns < levels.HALF * first.finding.cost_ns:
+                cost += f"; the fix saves {share(saved_ns, facts.job_ns)}, as other ranks are late then"
+            return _late(facts, cost)
+        if "%" not in said:
+            said += f": {cost}"
         return JobVerdict("communication", f"{said}. {_waiting(facts)}")
     limiter, said = _shared_limiter(facts)
     waiting = _stragglers(facts) or _waiting(facts)

@@ -66,8 +66,7 @@ def check(facts: JobFacts) -> RuleAnswer:
     buffers = facts.operations.of_kinds({"broadcast"}) & forward
     if _transfer_ns(facts, buffers) >= max(LEAST_SHARE_AGAIN * window_ns, MOST_TRANSFER * transfer_ns):
         return _buffers(facts, buffers)
-    limits = CLEAR_LEAD * communicating_ns > parts["compute"]
-    least = (LEAST_SHARE, LEAST_OF_MOSTLY)[limits]
+    least = LEAST_OF_MOSTLY if CLEAR_LEAD * communicating_ns > parts["compute"] else LEAST_SHARE
     if transfer_ns < least * window_ns:
         return Clear(f"transfers that nothing hides take {share(transfer_ns, window_ns)} of the step window")
     most = facts.sizes[0]

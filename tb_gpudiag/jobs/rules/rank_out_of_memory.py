@@ -39,13 +39,13 @@ def check(facts: JobFacts) -> RuleAnswer:
         title=f"{capitalized(ranks_text(facts.ranks(failed)))} ran out of memory: an allocation of "
         f"{size_bytes(requested)} failed{f' {memory.failed_at[first]}'.rstrip()}",
         summary=_compared(f"rank {facts.set.ranks[first]}", allocated, found),
-        fix={"more": FIXES["even"]}.get(found.holds, fix_of(own)) or FIXES["even"],
+        fix=fix_of(own if found.holds != "more" else None) or FIXES["even"],
         leads=True,
         evidence=[
             ranks_evidence(facts, failed),
             *(Evidence(label, size(bytes)) for label, bytes in evidence.items() if bytes),
         ],
-        places={"more": [place_at(at) for at, _ in found.places]}.get(found.holds, places_of(own)),
+        places=[place_at(at) for at, _ in found.places] if found.holds == "more" else places_of(own),
     )
 
 

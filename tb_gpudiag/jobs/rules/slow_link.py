@@ -58,7 +58,8 @@ def _finding(facts: JobFacts, slow: list[Slower], cost_ns: int, window_ns: int) 
     who = culprits_text(facts, members)
     like = worst.like
     kind = capitalized(collective_text(like.kind))
-    here, usual = like.bus_gb_per_s(worst.slow_ns), like.bus_gb_per_s(worst.usual_ns)
+    here, usual = (bandwidth(like.bus_gb_per_s(ns)) for ns in (worst.slow_ns, worst.usual_ns))
+    rate = Evidence("Bus bandwidth", here, (f"usually {usual}",))
     if worst.steps:
         steps = len({step for one in slow for step in one.steps})
         title = f"Transfers with {who} take {figures(worst.times)} times as long in {count(steps, 'step')}"
@@ -79,11 +80,7 @@ def _finding(facts: JobFacts, slow: list[Slower], cost_ns: int, window_ns: int) 
             Evidence("Transfer", duration(worst.slow_ns), (f"usually {duration(worst.usual_ns)}",)),
             Evidence("Slower", ratio(worst.times, "as long")),
             *Evidence.some("Message size", size(max(0, like.bytes))),
-            *(
-                [Evidence("Bus bandwidth", bandwidth(here), (f"usually {bandwidth(usual)}",))]
-                if like.bytes > 0
-                else []
-            ),
+            *([rate] if like.bytes > 0 else []),
         ],
     )
 

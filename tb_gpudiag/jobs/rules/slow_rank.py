@@ -67,6 +67,7 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
     doubt = "In so few steps it may be chance: record more."
     if not uneven.once:
         doubt = "Another process may have had its cores: record again."
+    same = Evidence("Same work takes", ratio(uneven.slower, "as long"))
     judged = ~facts.starts.first
     last = int(np.isin(facts.waits.last_member[judged], members).sum())
     return Finding(
@@ -81,11 +82,7 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
             Evidence.of_window("Lost per rank", uneven.high_ns, window_ns),
             Evidence("Slow in", number(uneven.steps, "step", suffix=f"of {uneven.of_steps}")),
             Evidence(f"More {part_text(uneven.part)}", duration(uneven.part_ns / len(members))),
-            *(
-                [Evidence("Same work takes", ratio(uneven.slower, "as long"))]
-                if uneven.part == "computing" and not math.isnan(uneven.slower)
-                else []
-            ),
+            *([same] if uneven.part == "computing" and not math.isnan(uneven.slower) else []),
             Evidence("Last to arrive in", number(last, "collective", suffix=f"of {int(judged.sum()):,}")),
         ],
         places=late_places(facts, members, uneven.part) or places_of(said),

@@ -9,6 +9,7 @@ import numpy as np
 
 from tb_gpudiag.facts.device_facts import DeviceFacts
 from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.facts.waiting.compile_reasons import NO_LOG
 from tb_gpudiag.facts.waiting.sync_sites import sync_sites
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.building.compile_messages import compile_log_message, compile_tables
@@ -57,7 +58,7 @@ SENTENCE_LIMIT = 2_000
 def build_report(facts: Facts, file: TraceFile) -> pb.Report:
     outcome = run_rules(facts, RULES)
     report = _essentials(facts, file, outcome)
-    steps, window = facts.steps, facts.window
+    steps, window, reasons = facts.steps, facts.window, facts.compile_reasons
     report.MergeFrom(
         pb.Report(
             plan=plan_message(outcome, _whole(facts), facts.replay) if outcome.plan else None,
@@ -68,7 +69,7 @@ def build_report(facts: Facts, file: TraceFile) -> pb.Report:
             recording_cost=recording_cost_message(facts.host_work.recorder_cost, window),
             counters=counter_messages(facts.trace.counters),
             better_recording=_better_recording(better_recording(outcome, facts)),
-            compile_log=compile_log_message(facts.compile_reasons) if facts.compile_reasons else None,
+            compile_log=compile_log_message(reasons) if reasons is not NO_LOG else None,
             serving=_serving(facts),
             captured_graphs=captured_message(facts.captured)
             if facts.captured is not None and facts.device
@@ -157,7 +158,7 @@ def _tables(facts: Facts) -> Iterator[pb.Table]:
             _, kernels = facts.device.naming
             graphs = facts.work.in_graph[np.searchsorted(facts.work.event, kernels.event)]
             yield graph_table(facts.captured.host, kernels, graphs)
-    if facts.compile_reasons is not None:
+    if facts.compile_reasons is not NO_LOG:
         yield from compile_tables(facts.compile_reasons, facts.events, facts.all_steps)
     if facts.serving is not None and facts.job.server is not None:
         yield from serving_tables(facts.serving, facts.job.server, window)

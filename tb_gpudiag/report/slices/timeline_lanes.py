@@ -16,6 +16,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, mask_of
 from tb_gpudiag.facts.core.causes import Cause
+from tb_gpudiag.facts.core.handover import busiest_threads
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import expand
 from tb_gpudiag.facts.core.queue_depth import Queue
@@ -24,7 +25,6 @@ from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.slices.prepared import NS_PER_US, Prepared, Pyramid, build_pyramid, read_meta, text_at
 from tb_gpudiag.report.slices.timeline_levels import Boxes, Levels, segment_ranges
 from tb_gpudiag.trace.events import Counter, Events
-from tb_gpudiag.vocabulary.recorded import Category
 
 LEVEL_ARRAYS = ("key", "birth", "duration_ns", "name", "kind", "number", "count", "first")
 LEVEL_FIGURES = ("rows", "last", "origin_ns", "stride", "shift")
@@ -264,17 +264,9 @@ def add_thread(lanes: Lanes, thread: int, title: str, host: Host) -> None:
 
 def shown_threads(events: Events, launch: Int64, main_thread: int) -> list[int]:
     """The main thread, then threads that launch GPU work, busiest first. Without GPU work, threads that run
-    operators.
-
-    launch: event index of each launch, or NONE.
-    """
-    working = launch[launch != NONE]
-    if not len(working):
-        working = events.where(Category.CPU_OP)
-    threads, count = np.unique(events.thread[working], return_counts=True)
-    others = [int(t) for t in threads[np.argsort(-count, kind="stable")] if t != main_thread]
+    operators."""
     main = [main_thread] if main_thread != NONE else []
-    return [*main, *others][:MOST_THREADS]
+    return [*main, *busiest_threads(events, launch, main_thread)][:MOST_THREADS]
 
 
 def thread_title(events: Events, thread: int, main_thread: int) -> str:

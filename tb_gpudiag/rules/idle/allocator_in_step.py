@@ -48,7 +48,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         return Clear(
             f"memory allocation keeps the GPU idle {share(cost_ns, lost.window_ns)} of the step window"
         )
-    steps = len(facts.step_times) if facts.step_times is not None else 0
+    steps = len(facts.step_times)
     own = next((memory for memory in facts.memory if memory.device == lost.device), None)
     retries = own.reserve.retries if own is not None else 0
     why, fix = _reason(facts.launches.allocator_calls, steps, retries=retries)

@@ -86,14 +86,13 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     work = compile_work(facts.host, np.where(chosen, lost.event, NONE))
     loading = chosen & (work.kind == CompileKind.LOADING)
     compiling = chosen & ~loading
-    much_compiling, much_loading = (
-        lost.share(lost.total_ns(part)) >= LEAST_SHARE for part in (compiling, loading)
-    )
-    if much_compiling or not much_loading:
-        found.append(_compiled(facts, lost, compiling if much_loading else chosen, work))
-    if much_loading:
-        found.append(_loaded(facts, lost, loading if much_compiling else chosen))
-    return found
+    shares = [lost.share(lost.total_ns(part)) for part in (compiling, loading)]
+    if min(shares) >= LEAST_SHARE:
+        return [*found, _compiled(facts, lost, compiling, work), _loaded(facts, lost, loading)]
+    # What is little of one counts as the other.
+    if shares[1] >= LEAST_SHARE:
+        return [*found, _loaded(facts, lost, chosen)]
+    return [*found, _compiled(facts, lost, chosen, work)]
 
 
 def _captured_again(facts: Facts, lost: Lost) -> Bool:

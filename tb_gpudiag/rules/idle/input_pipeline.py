@@ -150,7 +150,7 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
                 for task, ns in tasks.items()
                 if ns >= levels.SIZEABLE * cost_ns and not (parts and HOST_TASK_FIXES[task].waits)
             ),
-            *([Evidence.of_cost("With as many calls for each item", once_ns, cost_ns)] * same),
+            *([Evidence.of_cost("With as many calls for each item", once_ns, cost_ns)] if same else []),
             *meanwhile_evidence(facts, lost, chosen),
             Evidence("Batches fetched", number(len(fetched))),
             *([Evidence("From a new iterator", number(int(fetched.fresh.sum()), "batch"))] if anew else []),

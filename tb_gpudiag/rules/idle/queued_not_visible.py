@@ -113,7 +113,8 @@ def _fix(facts: Facts) -> Fix:
         "Record all ranks and compare: the others wait for the rank that waits least.": facts.has_ranks,
     }
     text = " ".join(ask for ask, may_show in asks.items() if may_show)
-    return Fix(text, CODE["sync_events"] * by_events, PROFILER_URL) if text else FIXES["processes"]
+    code = CODE["sync_events"] if by_events else ""
+    return Fix(text, code, PROFILER_URL) if text else FIXES["processes"]
 
 
 def _awaiting(awaited: list[Awaited]) -> list[Evidence]:

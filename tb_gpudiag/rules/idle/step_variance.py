@@ -92,7 +92,8 @@ class _Uneven:
     @cached_property
     def excess_ns(self) -> int:
         """How much longer the slow steps took than as many median ones; 0 if those take no time."""
-        return int((self.length_ns[self.slow] - self.usual_ns).sum()) * (self.usual_ns > 0)
+        more_ns = int((self.length_ns[self.slow] - self.usual_ns).sum())
+        return more_ns if self.usual_ns > 0 else 0
 
     @cached_property
     def slowest(self) -> Int64:
@@ -111,10 +112,9 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
 
 def _check(facts: Facts) -> RuleAnswer:
     steps = facts.step_times
-    if steps is None or len(steps) < FEWEST_STEPS:
-        known = len(steps) if steps is not None else 0
+    if len(steps) < FEWEST_STEPS:
         return CannotTell(
-            f"comparing steps takes at least {FEWEST_STEPS} of them, and the trace has {known}",
+            f"comparing steps takes at least {FEWEST_STEPS} of them, and the trace has {len(steps)}",
             "Record six steps or more after warming up: schedule(wait=5, warmup=2, active=6).",
         )
     length = steps.length_ns
@@ -157,13 +157,13 @@ def _compared(uneven: _Uneven, slow: Bool, facts: Facts) -> Finding | Clear:
     if _starts_a_loader(uneven, merged(facts.loader_starts.once, facts.loader_starts.again)):
         found = replace(found, fix=_KEEP_WORKERS)
     is_unseen = _is_unseen(uneven, lost, facts)
-    # Under a load a process loses its core wherever it is, so any part of a single step may grow.
-    signs = (uneven.pattern.shape is Shape.SINGLE, _runs_the_same_longer(uneven))
-    by_chance = sum(signs) * (not only) * (facts.device is None)
-    if by_chance == len(signs) and not _work(uneven, ""):
-        return Clear(f"{found.title}, and its operators did as well: others may have had the core")
-    if by_chance or (facts.device is None and is_unseen):
-        found = replace(found, severity=Severity.INFO)
+    if facts.device is None:
+        # Under a load a process loses its core wherever it is, so any part of a single step may grow.
+        single, same = uneven.pattern.shape is Shape.SINGLE, _runs_the_same_longer(uneven)
+        if single and same and not only and not _work(uneven, ""):
+            return Clear(f"{found.title}, and its operators did as well: others may have had the core")
+        if is_unseen or ((single or same) and not only):
+            found = replace(found, severity=Severity.INFO)
     return replace(found, sure=not is_unseen)
 
 

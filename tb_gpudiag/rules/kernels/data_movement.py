@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.kernels import Move, cpu_moves_of, find_moves, of_channels_first, of_rounding
@@ -58,9 +59,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         return Clear(
             f"casts, layout changes and copies on the GPU take {time.of_window(cost_ns)} of the step window"
         )
-    kinds = sorted(
-        ((time.total_ns(move == kind), kind) for kind in Move if (move == kind).any()), reverse=True
-    )
+    kinds = _by_kind(time.total_ns, move)
     main, advice, code = _KINDS[kinds[0][1]]
     of_library = of_channels_first(time.kernels, facts.host)
     channels_first = time.share(time.free(of_library, claimed).total) >= LEAST_SHARE
@@ -72,6 +71,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     if kinds[0][1] is Move.LAYOUT and not time.mostly(chosen, facts.launches.compiled(time.kernels)):
         code += f"\n{CODE['fuse']}"
     of_busy = share_of(time.total_ns(chosen), time.busy_ns, "of the GPU's busy time")
+    around_convolutions = Evidence("Around convolutions", duration(time.total_ns(of_library)))
     return Finding(
         title=f"Data movement on the GPU takes {time.of_window(cost_ns)} of the time, mostly {main}",
         summary="Casts, layout changes and copies read and write whole tensors and compute nothing. "
@@ -83,11 +83,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         severity=Severity.WARNING.when(channels_first),
         evidence=[
             time.evidence("Data movement", cost_ns),
-            *(
-                [Evidence("Around convolutions", duration(time.total_ns(of_library)))]
-                if channels_first
-                else []
-            ),
+            *([around_convolutions] if channels_first else []),
             *(_kind_evidence(kind, ns, int((move == kind).sum()), _ON_GPU) for ns, kind in kinds),
             Evidence("All data movement", of_busy),
         ],
@@ -109,6 +105,10 @@ _NO_ROUNDING = (
 )
 
 
+def _by_kind(total_ns: Callable[[Bool], int], move: Int64) -> list[tuple[int, Move]]:
+    return sorted(((total_ns(move == kind), kind) for kind in Move if (move == kind).any()), reverse=True)
+
+
 def _on_cpu(facts: Facts) -> RuleAnswer:
     """Find operators of the main thread that move data, and are long enough to be more than their call."""
     lost, host = lost_time(facts), facts.host
@@ -121,9 +121,7 @@ def _on_cpu(facts: Facts) -> RuleAnswer:
         return Clear(
             f"casts, layout changes and copies take {share(cost_ns, lost.window_ns)} of the step window"
         )
-    kinds = sorted(
-        ((lost.total_ns(move == kind), kind) for kind in Move if (move == kind).any()), reverse=True
-    )
+    kinds = _by_kind(lost.total_ns, move)
     main, advice, code = _KINDS[kinds[0][1]]
     return Finding(
         title=lost.sentence("Data movement", cost_ns) + f", mostly {main}",

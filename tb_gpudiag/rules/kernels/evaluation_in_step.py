@@ -111,7 +111,7 @@ def _finding(
         places=places(facts.host, where, weight_ns, by_operator=not facts.recorded.stacks),
         severity=Severity.WARNING if case is _EVALUATES and recurs else Severity.INFO,
         sure=case is _EVALUATES,
-        saving=(NO_SAVING, None)[case is _EVALUATES],
+        saving=None if case is _EVALUATES else NO_SAVING,
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from tb_gpudiag.arrays import Bool
@@ -57,10 +59,9 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     if capability < TENSOR_CORES or WITHOUT_TENSOR_CORES.search(time.device.name):
         return Clear(f"this GPU (compute capability {capability[0]}.{capability[1]}) has no tensor cores")
     peaks = time.device.peaks
-    with_tf32 = capability >= AMPERE
-    tf32_ns = tf32_saving_ns(cost_ns, peaks) if with_tf32 else 0
+    tf32 = _tf32(capability, peaks)
+    tf32_ns = tf32_saving_ns(cost_ns, peaks) if tf32 is not _ABSENT else 0
     matmuls_ns, others_ns = half_saving_ns(time, fp32, cost_ns, peaks)
-    tf32_gains = _tf32_gains(peaks) if with_tf32 else False
     tensor = kernels.arithmetic == Arithmetic.TENSOR_CORES
     mostly_bf16 = 2 * time.total_ns(bf16) > time.total_ns(fp32)
     return Finding(
@@ -69,8 +70,8 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         summary=_BF16
         if mostly_bf16
         else "Matmuls and convolutions run in full FP32 on the CUDA cores. This GPU's tensor cores are "
-        "faster, but unused meanwhile. " + _formats(with_tf32, tf32_gains),
-        fix=_fix(with_tf32, tf32_gains, facts.job.training, mostly_bf16=mostly_bf16),
+        f"faster, but unused meanwhile. {tf32.formats}",
+        fix=_fix(tf32, facts.job.training, mostly_bf16=mostly_bf16),
         removable=_removable(time, fp32, cost_ns, (tf32_ns, matmuls_ns)),
         evidence=[
             time.evidence("FP32 on CUDA cores", cost_ns),
@@ -84,20 +85,23 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
                 ("in these matmuls",),
             ),
             Evidence("Saved by moving half the bytes", duration(others_ns), ("in other FP32 kernels",)),
-            *(stated_peaks(peaks) if peaks is not None else []),
+            *stated_peaks(peaks),
         ],
         **time.where(fp32, free),
         # Older GPUs need FP16, which has risks of its own: a hint, not a warning.
-        severity=Severity.INFO.when(not with_tf32),
+        severity=Severity.INFO.when(tf32 is _ABSENT),
     )
 
 
-def _tf32_gains(peaks: Peaks | None) -> bool | None:
-    """Whether TF32 is faster on a GPU that has it; None where its peaks are not known: among GPUs of one
-    compute capability workstation cards double FP32's rate, and GeForce cards do not."""
+def _tf32(capability: tuple[int, int], peaks: Peaks | None) -> _Tf32:
+    """Among GPUs of one compute capability workstation cards double FP32's rate, and GeForce cards do not."""
+    if capability < AMPERE:
+        return _ABSENT
     if peaks is None:
-        return None
-    return True if peaks.tf32 > peaks.fp32 else None if peaks.assumed else False
+        return _UNKNOWN
+    if peaks.tf32 > peaks.fp32:
+        return _FASTER
+    return _UNKNOWN if peaks.assumed else _EQUAL
 
 
 def tf32_saving_ns(time_ns: int, peaks: Peaks | None) -> int:
@@ -145,20 +149,32 @@ def _operations(kernels: Kernels, fp32: Bool) -> str:
     return " and ".join(name for name, there in parts if there)
 
 
-def _formats(with_tf32: bool, tf32_gains: bool | None) -> str:
-    if not with_tf32:
-        return "On this GPU generation they take FP16, so it needs mixed precision."
-    if tf32_gains is False:
-        return (
-            "For TF32 this GPU has the same peak as for FP32. For bf16 it is twice as high, and bf16 also "
-            "halves memory traffic."
-        )
-    faster = "" if tf32_gains else "TF32 may be faster than FP32 here: this GPU's peaks are not known. "
-    return (
-        f"{faster}TF32 keeps FP32's range and rounds inputs to 10 mantissa bits. bf16 also halves memory "
-        "traffic."
-    )
+class _Tf32(NamedTuple):
+    """What TF32 is on a GPU: what is said of its formats, and the fix where it has TF32."""
 
+    formats: str
+    fix: str = ""
+    code: str = ""
+    url: str = ""
+
+
+_AMP = "https://docs.pytorch.org/docs/stable/amp.html"
+_PRECISION = "https://docs.pytorch.org/docs/stable/generated/torch.set_float32_matmul_precision.html"
+_KEEPS = "TF32 keeps FP32's range and rounds inputs to 10 mantissa bits. bf16 also halves memory traffic."
+
+_ABSENT = _Tf32("On this GPU generation they take FP16, so it needs mixed precision.")
+_EQUAL = _Tf32(
+    "For TF32 this GPU has the same peak as for FP32. For bf16 it is twice as high, and bf16 also halves "
+    "memory traffic.",
+    "Use mixed precision",
+    CODE["bf16"],
+    _AMP,
+)
+_FASTER = _Tf32(_KEEPS, "Allow TF32, or use mixed precision", CODE["tf32"], _PRECISION)
+_UNKNOWN = _FASTER._replace(
+    formats=f"TF32 may be faster than FP32 here: this GPU's peaks are not known. {_KEEPS}",
+    fix="Try TF32, or use mixed precision",
+)
 
 _BF16 = (
     "The tensor cores of this GPU generation take FP16, but not bf16: matmuls in bf16 run on the CUDA cores, "
@@ -166,22 +182,15 @@ _BF16 = (
 )
 
 
-def _fix(with_tf32: bool, tf32_gains: bool | None, training: bool | None, *, mostly_bf16: bool) -> Fix:
-    compare = "Compare the loss with the previous run." if training is not False else "Compare the results."
-    whole = "" if training is not False else f"\n\n{CODE['inference']}"
-    amp = "https://docs.pytorch.org/docs/stable/amp.html"
-    if not with_tf32:
+def _fix(tf32: _Tf32, training: bool | None, *, mostly_bf16: bool) -> Fix:
+    infers = training is False
+    compare = "Compare the results." if infers else "Compare the loss with the previous run."
+    if tf32 is _ABSENT:
         what = "float16 instead of bfloat16" if mostly_bf16 else "mixed precision"
-        if training is False:
-            return Fix(f"Use {what}. {compare}", CODE["fp16_inference"], amp)
-        return Fix(f"Use {what}, with loss scaling. {compare}", CODE["fp16"], amp)
-    if tf32_gains is False:
-        return Fix(f"Use mixed precision. {compare}", CODE["bf16"] + whole, amp)
-    return Fix(
-        f"{'Allow' if tf32_gains else 'Try'} TF32, or use mixed precision. {compare}",
-        CODE["tf32"] + whole,
-        "https://docs.pytorch.org/docs/stable/generated/torch.set_float32_matmul_precision.html",
-    )
+        scaled, code = ("", "fp16_inference") if infers else (", with loss scaling", "fp16")
+        return Fix(f"Use {what}{scaled}. {compare}", CODE[code], _AMP)
+    code = f"{tf32.code}\n\n{CODE['inference']}" if infers else tf32.code
+    return Fix(f"{tf32.fix}. {compare}", code, tf32.url)
 
 
 RULE = Rule("GD501", "fp32_matmul", "FP32 matmuls off the tensor cores", check, needs_gpu=True)

@@ -48,7 +48,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             time.evidence("TF32 on tensor cores", time.total_ns(tf32)),
             Evidence("Kernels", number(int(tf32.sum()))),
             time.evidence("Other kernels with 32-bit numbers", time.total_ns(others)),
-            *(stated_peaks(time.device.peaks) if time.device.peaks is not None else []),
+            *stated_peaks(time.device.peaks),
         ],
         **time.where(tf32, free),
     )

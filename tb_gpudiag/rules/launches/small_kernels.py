@@ -126,20 +126,16 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     )
     late = lost.in_short_dry_gaps & lost.of(*BETWEEN_CALLS, *ISSUING) & (lost.launch != NONE)
     costs_ns = _idle_ns(lost, late, clusters)
-    if lost.share(max(costs_ns, default=0)) < LEAST_SHARE:
-        most = share(max(costs_ns, default=0), lost.window_ns)
-        return Clear(
-            f"no cluster of small kernels keeps the GPU idle for more than {most} of the step window"
-        )
-    order = sorted(range(len(clusters)), key=lambda i: -costs_ns[i])
     found = []
-    for i in order:
-        if lost.share(costs_ns[i]) < LEAST_SHARE:
-            continue
-        chosen = late & np.isin(lost.launch, clusters[i].calls[~clusters[i].first])
-        one = _finding(facts, lost, chosen, clusters[i])
-        found.append(with_ddp_copies(one, facts.launches.ddp_copies, lost))
-    return found
+    for i in sorted(range(len(clusters)), key=lambda i: -costs_ns[i]):
+        if lost.share(costs_ns[i]) >= LEAST_SHARE:
+            chosen = late & np.isin(lost.launch, clusters[i].calls[~clusters[i].first])
+            one = _finding(facts, lost, chosen, clusters[i])
+            found.append(with_ddp_copies(one, facts.launches.ddp_copies, lost))
+    most = share(max(costs_ns, default=0), lost.window_ns)
+    return found or Clear(
+        f"no cluster of small kernels keeps the GPU idle for more than {most} of the step window"
+    )
 
 
 def _optimizer(facts: Facts) -> RuleAnswer:
@@ -148,11 +144,11 @@ def _optimizer(facts: Facts) -> RuleAnswer:
         return NO_GPU
     loop, window_ns = facts.launches.optimizer_loop, facts.window.duration_ns
     steps, took = len(loop.steps), share(loop.time_ns, window_ns)
-    if not steps or loop.grouped or loop.operators < LEAST_OPERATORS * steps:
-        return NO_GPU if facts.on_cpu else Clear("no optimizer updates many parameters one at a time")
     least = LEAST_OPTIMIZER_SHARE_ON_CPU if facts.on_cpu else LEAST_OPTIMIZER_SHARE
-    if loop.time_ns < least * window_ns:
-        return NO_GPU if facts.on_cpu else Clear(f"the optimizer takes {took} of the main thread's time")
+    loops = not loop.grouped and loop.operators >= LEAST_OPERATORS * max(1, steps)
+    if not loops or loop.time_ns < least * window_ns:
+        said = f"no optimizer updates many parameters one at a time for {share(least)} of the main thread's"
+        return NO_GPU if facts.on_cpu else Clear(f"{said} time")
     kind = _KINDS[ClusterKind.OPTIMIZER_STEP]
     return Finding(
         title=f"{in_quotes(loop.mark, 80)} takes {took} of the main thread's time, "
@@ -196,7 +192,8 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool, cluster: Cluster) -> Findin
     cost_ns = lost.total_ns(chosen)
     source = in_quotes(cluster.mark, 80) if cluster.mark else kind.source
     operators = [in_quotes(name, 40) for name in dict.fromkeys(cluster.operators)]
-    more = [number(len(operators) - _OPERATORS_SHOWN, suffix="more")][: len(operators) > _OPERATORS_SHOWN]
+    left = len(operators) - _OPERATORS_SHOWN
+    more = [number(left, suffix="more")] if left > 0 else []
     fix = Fix(kind.fix, kind.code, kind.url)
     if cluster.kind in {ClusterKind.LOOP, ClusterKind.ELEMENTWISE} and advice.mostly_compiled:
         fix = Fix(advice.fix_text, advice.code, advice.url)
@@ -214,11 +211,7 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool, cluster: Cluster) -> Findin
             Evidence(
                 "Launches", number(launches, "launch", "launches"), (number(cluster.clusters, "cluster"),)
             ),
-            *(
-                [Evidence("Operators", operators[0], (*operators[1:_OPERATORS_SHOWN], *more))]
-                if operators
-                else []
-            ),
+            *Evidence.some("Operators", next(iter(operators), ""), *operators[1:_OPERATORS_SHOWN], *more),
             Evidence(
                 "GPU time", duration(cluster.gpu_ns), (duration(cluster.gpu_ns / launches, "per launch"),)
             ),

@@ -100,7 +100,7 @@ def _keeping(found: Finding, memory: DeviceMemory, names: str) -> Finding:
     """The same where the forward pass keeps much on this device."""
     kept = size_bytes(_kept(memory))
     freed = f"With gradients off, nearly all of the {kept} would be freed during the pass. "
-    also = " and call model.eval()" * bool(names)
+    also = " and call model.eval()" if names else ""
     return replace(
         found,
         title=f"{memory.name}: a forward pass keeps {kept} for a backward pass that was not recorded",

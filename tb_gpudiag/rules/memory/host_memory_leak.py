@@ -12,9 +12,7 @@ from tb_gpudiag.rules.shared.recording_advice import memory_not_recorded
 def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """Check whether the floor of the memory that PyTorch allocates on the CPU rises from step to step."""
     of_cpu = [memory for memory in facts.memory if memory.is_cpu]
-    if not of_cpu:
-        return memory_not_recorded(facts.recorded)
-    return look_for_leak(of_cpu)
+    return look_for_leak(of_cpu) if of_cpu else memory_not_recorded(facts.recorded)
 
 
 RULE = Rule(

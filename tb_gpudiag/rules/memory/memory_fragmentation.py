@@ -41,10 +41,9 @@ MOST_PLACES = 3
 
 def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """Compare reserved with allocated memory at the allocation peak."""
-    of_gpus = [memory for memory in facts.memory if not memory.is_cpu]
-    if not of_gpus:
+    if not facts.gpu_memory:
         return gpu_memory_not_recorded(facts)
-    known = [memory for memory in of_gpus if memory.reserve.known]
+    known = [memory for memory in facts.gpu_memory if memory.reserve.known]
     if not known:
         return CannotTell(
             "the file does not say how much memory the allocator had reserved",

@@ -11,10 +11,7 @@ from tb_gpudiag.rules.shared.recording_advice import gpu_memory_not_recorded
 
 def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """Check whether the memory floor of a GPU rises from step to step."""
-    of_gpus = [memory for memory in facts.memory if not memory.is_cpu]
-    if not of_gpus:
-        return gpu_memory_not_recorded(facts)
-    return look_for_leak(of_gpus)
+    return look_for_leak(facts.gpu_memory) if facts.gpu_memory else gpu_memory_not_recorded(facts)
 
 
 RULE = Rule("GD401", "memory_leak", "GPU memory leak", check, about=TRACES | MEMORY_FILES)

@@ -25,7 +25,7 @@ from tb_gpudiag.rules.shared.out_of_memory import (
     out_of_memory_evidence,
     out_of_memory_sentences,
     out_of_memory_title,
-    requesting_place,
+    requesting_places,
 )
 from tb_gpudiag.rules.shared.recording_advice import gpu_memory_not_recorded
 from tb_gpudiag.rules.shared.shortage import FIXES, Remedies, Shortage, remedies
@@ -50,14 +50,12 @@ URL = "https://docs.pytorch.org/docs/stable/checkpoint.html"
 
 def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """Compare the peak with the capacity, and check whether memory ran out."""
-    of_gpus = [memory for memory in facts.memory if not memory.is_cpu]
-    if not of_gpus:
+    if not facts.gpu_memory:
         return gpu_memory_not_recorded(facts)
     fills = facts.job.server is not None
-    found = [_finding(memory, facts) for memory in of_gpus if _is_short(memory, fills=fills)]
-    if found:
+    if found := [_finding(memory, facts) for memory in facts.gpu_memory if _is_short(memory, fills=fills)]:
         return found
-    known = [memory for memory in of_gpus if _has_room_known(memory)]
+    known = [memory for memory in facts.gpu_memory if _has_room_known(memory)]
     if not known:
         return CannotTell(
             "the file does not say how much memory the GPU has, or how much was allocated before recording",
@@ -112,25 +110,16 @@ def _finding(memory: DeviceMemory, facts: Facts) -> Finding:
     fixes = [*([FIXES["keep_cache"]] if by_hand else ()), *found.fixes]
     owners = [owner for owner in peak.owners if owner.operator or owner.frame]
     places = [place_at(owner.frame, operator=owner.operator, bytes=owner.bytes) for owner in owners]
-    requesting = requesting_place(memory, failure) if failure is not None else None
+    frees_cache = emptying_sentence(memory, window_ns) or _retries_sentence(memory)
     return Finding(
         title=_title(memory, window_ns),
-        summary=" ".join(
-            filter(
-                None,
-                (
-                    _situation(memory, kinds),
-                    emptying_sentence(memory, window_ns) or _retries_sentence(memory),
-                    _consequence(memory),
-                ),
-            )
-        ),
+        summary=" ".join(filter(None, [_situation(memory, kinds), frees_cache, _consequence(memory)])),
         fix=Fix(" ".join(fix.text for fix in fixes), "\n\n".join(fix.code for fix in fixes), URL),
         cost_bytes=_varying_bytes(memory) if found.saves_bytes is None else found.saves_bytes,
         memory_device=memory.device,
         leads=facts.device is None,  # nothing that was recorded is worth more
         evidence=list(_evidence(memory, kinds)),
-        places=([requesting] if requesting is not None else []) + places[:MOST_PLACES],
+        places=[*requesting_places(memory), *places[:MOST_PLACES]],
         severity=Severity.ERROR if memory.ran_out else Severity.WARNING,
     )
 
@@ -161,13 +150,13 @@ def _varying_bytes(memory: DeviceMemory) -> int:
 
 
 def _consequence(memory: DeviceMemory) -> str:
-    if memory.reserve.out_of_memory and not memory.ran_out:
+    if memory.ran_out:
+        return "A failed allocation ends the job."
+    if memory.reserve.out_of_memory:
         return (
             "The job handled the failed allocation and went on, as cuDNN's algorithm search does, or a retry "
             "with a smaller batch. Unhandled, it ends the job."
         )
-    if memory.reserve.out_of_memory:
-        return "A failed allocation ends the job."
     return (
         "A longer sequence, a larger batch or more fragmentation ends the job. Before that, the allocator "
         "frees its cache and waits for the GPU each time."
@@ -193,15 +182,11 @@ def _evidence(memory: DeviceMemory, kinds: list[tuple[MemoryKind, int]]) -> Iter
     if _has_room_known(memory):
         room = _room(memory)
         yield Evidence("Free at the peak", size(room), (share_of(room, capacity, "of the capacity"),))
-    failure = memory.failure
-    if failure is not None:
-        yield from out_of_memory_evidence(failure)
+    whole, of_it = peak.allocated_bytes, "of the peak"
+    if memory.failure is not None:
+        yield from out_of_memory_evidence(memory.failure)
         yield from _ways_evidence(memory)
-    whole, of_it = (
-        (failure.held.allocated_bytes, "of what was in use")
-        if failure is not None
-        else (peak.allocated_bytes, "of the peak")
-    )
+        whole, of_it = memory.failure.held.allocated_bytes, "of what was in use"
     for kind, held in kinds[:KINDS_SHOWN]:
         label = MEMORY_KINDS[kind.value].word
         yield Evidence(label, size(held), (share_of(held, whole, of_it),))

@@ -46,10 +46,9 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
 
 def _first_steps(facts: Facts) -> RuleAnswer:
     steps = facts.step_times
-    if steps is None or len(steps) < FEWEST_STEPS:
-        known = len(steps) if steps is not None else 0
+    if len(steps) < FEWEST_STEPS:
         return CannotTell(
-            f"recognizing a warm-up takes {FEWEST_STEPS} steps, and the trace has {known}",
+            f"recognizing a warm-up takes {FEWEST_STEPS} steps, and the trace has {len(steps)}",
             "Record at least three steps after the warm-up: schedule(wait=5, warmup=2, active=6).",
         )
     start_ns, end_ns = steps.times.start_ns, steps.times.end_ns

@@ -45,16 +45,14 @@ _NOT_LOGGED = LoggedCompilation("")
 
 @dataclass(frozen=True)
 class Why:
-    """Compilations of the step window, and what the log says about them; None without a log."""
+    """Compilations of the step window, and what the log says about them."""
 
     functions: list[CompiledFunction]
-    reasons: CompileReasons | None
+    reasons: CompileReasons
 
     @cached_property
     def _guards(self) -> Mapping[LoggedCompilation, list[FailedGuard]]:
-        if self.reasons is None or not self.reasons.is_joined:
-            return {}
-        return main_guards(self.reasons.log.compilations)
+        return main_guards(self.reasons.log.compilations) if self.reasons.is_joined else {}
 
     @cached_property
     def _by_kind(self) -> dict[GuardKind, tuple[int, int]]:
@@ -108,15 +106,14 @@ class Why:
             took = duration(sum(f.duration_ns for f in missed))
             caches = f"not in the cache: {', '.join(names)}"
             yield Evidence("Cache misses", number(len(missed), "compilation"), (took, caches))
-        if self.reasons is not None and self.reasons.strangers:
+        if self.reasons.strangers:
             known = len(self.reasons.by_event)
             of = f"of {known + self.reasons.strangers} compilations are in the log"
             yield Evidence("Log of torch.compile", number(known), (of, "the others ran in other processes"))
 
     def _logged(self, function: CompiledFunction) -> LoggedCompilation:
         """What the log says about a compilation; nothing where it does not know it."""
-        known = self.reasons.by_event if self.reasons is not None else {}
-        return known.get(function.event, _NOT_LOGGED)
+        return self.reasons.by_event.get(function.event, _NOT_LOGGED)
 
     def _guards_of(self, function: CompiledFunction) -> list[FailedGuard]:
         return self._guards.get(self._logged(function), [])
@@ -161,9 +158,9 @@ def _line(file: str, line: int) -> str:
     return f"{in_quotes(os.path.basename(file), 60)}, line {line}"
 
 
-def graph_break_evidence(reasons: CompileReasons | None) -> list[Evidence]:
+def graph_break_evidence(reasons: CompileReasons) -> list[Evidence]:
     """The lines that break graphs in the step window, and the one with most time between the graphs."""
-    breaks = [found for found in reasons.breaks if found.runs] if reasons is not None else []
+    breaks = [found for found in reasons.breaks if found.runs]
     if not breaks:
         return []
     worst = breaks[0].broken
@@ -173,9 +170,9 @@ def graph_break_evidence(reasons: CompileReasons | None) -> list[Evidence]:
     return [Evidence("Graph breaks", number(len(breaks), "line"), (*time, at))]
 
 
-def no_graph_reasons(reasons: CompileReasons | None) -> list[str]:
+def no_graph_reasons(reasons: CompileReasons) -> list[str]:
     """Why torch.compile did not use CUDA graphs in the step window: the reason of the longest runs."""
-    skipped = [found for found in reasons.without_graphs if found.runs] if reasons is not None else []
+    skipped = [found for found in reasons.without_graphs if found.runs]
     if not skipped or (why := skipped[0].compilation.no_graph) is None:
         return []
     where = f" ({_line(why.file, why.line)})" if why.line else ""

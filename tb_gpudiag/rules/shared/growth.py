@@ -200,7 +200,7 @@ def _taken(site: GrowingSite) -> bool:
     held = site.holder
     if held is None:
         return False
-    taken = max(held.removed, held.removed_elsewhere * held.direct)
+    taken = max(held.removed, held.removed_elsewhere) if held.direct else held.removed
     return taken >= AS_OFTEN * min(held.added, site.count)
 
 

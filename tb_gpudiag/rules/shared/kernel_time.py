@@ -214,7 +214,7 @@ class BelowRoofline:
                 time.evidence(cost, self.cost_ns),
                 time.evidence("Kernels of these operators", time.total_ns(self.chosen)),
                 *(operator_evidence(found) for found in self.operators[:OPERATORS_SHOWN]),
-                *(stated_peaks(peaks, memory=True) if peaks is not None else []),
+                *stated_peaks(peaks, memory=True),
             ],
             places=time.places(self.chosen),
             ranges=time.ranges(self.chosen),

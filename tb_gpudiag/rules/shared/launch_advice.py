@@ -65,7 +65,7 @@ class LaunchAdvice:
     partly_compiled: some of the step window is in compiled code.
     compiled_ns: how much of the finding's time, cost_ns, is in compiled code.
     obstacles: what keeps a CUDA graph from replaying the step, or the compiled regions.
-    reasons: what torch.compile logged; None without a log.
+    reasons: what torch.compile logged.
     """
 
     modes: LaunchModes
@@ -75,7 +75,7 @@ class LaunchAdvice:
     compiled_ns: int
     cost_ns: int
     obstacles: tuple[str, ...]
-    reasons: CompileReasons | None
+    reasons: CompileReasons
 
     @property
     def graphs_in_use(self) -> bool:
@@ -197,12 +197,11 @@ _SERVERS = {Server.VLLM: ("vllm", "vllm_between"), Server.SGLANG: ("sglang", "sg
 
 
 def _of_server(server: Server, *, graphs: bool) -> tuple[str, Sequence[str]]:
-    to_do = (
-        "replay CUDA graphs: these steps launch kernel by kernel.",
-        "prepare the next step while the GPU works, and batch more requests.",
-    )
-    blocks = _SERVERS.get(server, ("server", "server_between"))
-    return f"Let {server.value} {to_do[graphs]}", blocks[graphs : graphs + 1]
+    by_kernel, by_graph = _SERVERS.get(server, ("server", "server_between"))
+    if graphs:
+        to_do = "prepare the next step while the GPU works, and batch more requests."
+        return f"Let {server.value} {to_do}", (by_graph,)
+    return f"Let {server.value} replay CUDA graphs: these steps launch kernel by kernel.", (by_kernel,)
 
 
 def launch_advice(facts: Facts, lost: Lost, chosen: Bool) -> LaunchAdvice:

@@ -201,8 +201,8 @@ def _evidence(growth: Growth) -> Iterator[Evidence]:
     low, high = growth_text(trend, trend.low), growth_text(trend, trend.high)
     spread = f"the floor's slope is between {low} and {high}" if low != high else "the same every time"
     compared = "found in the allocations" if memory.floors.periods.inferred else "compared"
-    label = f"Growth per {trend.word}" if trend.unit == "step" else "Growth"
-    rate = size(growth.per_unit) if trend.unit == "step" else _rate(growth)
+    of_steps = (f"Growth per {trend.word}", size(growth.per_unit))
+    label, rate = of_steps if trend.unit == "step" else ("Growth", _rate(growth))
     yield Evidence(label, rate, (spread, steps_text(growth, compared)))
     yield Evidence("A leak", in_ten(growth.probability), ("as often as in loops that looked like it",))
     seen = memory.floors.bytes[~memory.floors.excused]

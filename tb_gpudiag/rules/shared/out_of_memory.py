@@ -108,7 +108,7 @@ def cause_of(memory: DeviceMemory, failure: Failure) -> FailureCause:
     """Say why an allocation failed, as far as the recording shows."""
     requested, unused = failure.requested_bytes, max(0, failure.unused_bytes)
     known, driver = failure.unused_bytes != NONE and requested > 0, max(0, failure.driver_free_bytes)
-    private = failure.holes.private_free_bytes if failure.holes is not None else 0
+    private = failure.holes.private_free_bytes
     causes = (
         (FailureCause.GIANT, _is_giant(memory, failure)),
         (FailureCause.UNKNOWN, not known),
@@ -181,11 +181,10 @@ _WHY: Mapping[FailureCause, str] = {
 
 
 def _why(memory: DeviceMemory, failure: Failure) -> str:
-    private = failure.holes.private_free_bytes if failure.holes is not None else 0
     return _WHY[cause_of(memory, failure)].format(
         giant=_giant(failure),
         shapes=request_sentence(failure),
-        private=size(private),
+        private=size(failure.holes.private_free_bytes),
         reserved=size(failure.held.allocated_bytes + max(0, failure.unused_bytes)),
         capacity=size(memory.capacity_bytes),
         joined=_joined(memory, failure),
@@ -210,7 +209,7 @@ def _giant(failure: Failure) -> str:
 
 def _holes(failure: Failure) -> str:
     holes = failure.holes
-    if holes is None or holes.line is None:
+    if holes.line is None:
         return ""
     keep = "keeps its segment" if holes.line_count == 1 else "keep their segments"
     return (
@@ -260,15 +259,17 @@ def out_of_memory_evidence(failure: Failure) -> Iterator[Evidence]:
             yield Evidence(label, size(number_of_bytes))
 
 
-def requesting_place(memory: DeviceMemory, failure: Failure) -> Place | None:
-    """Return where the allocation failed, or the formula whose backward pass asks for too much; None if the
-    recording does not say."""
+def requesting_places(memory: DeviceMemory) -> list[Place]:
+    """Return where an allocation failed, or the formula whose backward pass asks for too much; nothing if
+    none failed, or the recording does not say."""
+    failure = memory.failure
+    if failure is None:
+        return []
     formula = failure.request.formula
     if formula is not None and cause_of(memory, failure) is FailureCause.GIANT:
-        return place_at(formula, bytes=failure.requested_bytes)
-    if failure.frame is None and not failure.operator:
-        return None
-    return place_at(failure.frame, operator=failure.operator, bytes=failure.requested_bytes)
+        return [place_at(formula, bytes=failure.requested_bytes)]
+    place = place_at(failure.frame, operator=failure.operator, bytes=failure.requested_bytes)
+    return [place] if failure.frame is not None or failure.operator else []
 
 
 # The usual format of numbers of each size in bytes.

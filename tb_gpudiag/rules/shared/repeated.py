@@ -71,7 +71,8 @@ def with_repeats(
 
     def again_ns_of(said: Said) -> int:
         repeats = said.of(work)
-        return lost.total_ns(chosen & marked(repeats.again, lost.event)) * (repeats.per_step >= said.least)
+        again_ns = lost.total_ns(chosen & marked(repeats.again, lost.event))
+        return again_ns if repeats.per_step >= said.least else 0
 
     said = max(kinds, key=again_ns_of)
     repeats, again_ns = said.of(work), again_ns_of(said)

@@ -78,8 +78,10 @@ def achieved(found: OperatorTime) -> str:
     )
 
 
-def stated_peaks(peaks: Peaks, *, memory: bool = False) -> list[Evidence]:
-    """The rates that the GPU's maker states: of dense matmuls, and of memory if asked."""
+def stated_peaks(peaks: Peaks | None, *, memory: bool = False) -> list[Evidence]:
+    """The rates that the GPU's maker states, if they are known: of dense matmuls, and of memory if asked."""
+    if peaks is None:
+        return []
     rates = [
         ("Stated FP32 peak", peaks.fp32),
         ("Stated TF32 peak", peaks.tf32),

@@ -94,9 +94,9 @@ def host_may_keep_up(facts: Facts) -> bool:
     if lost_lead(facts) is not None:
         return True
     found = unslowed(facts)
-    if found is None or _busy_share(facts, found.recorded_ns) >= COMPUTE_SHARE:
-        return False
-    return _busy_share(facts, found.least_ns) >= COMPUTE_SHARE
+    return found is not None and (
+        _busy_share(facts, found.recorded_ns) < COMPUTE_SHARE <= _busy_share(facts, found.least_ns)
+    )
 
 
 def gpu_keeps_busy(facts: Facts) -> bool:

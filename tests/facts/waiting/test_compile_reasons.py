@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.waiting.compile_reasons import CompileReasons, FailedGuard, main_guards
+from tb_gpudiag.facts.waiting.compile_reasons import NO_LOG, CompileReasons, FailedGuard, main_guards
 from tb_gpudiag.report.diagnosis import only_trace, read_facts
 from tests.builder import EPOCH_NS, CompileLogBuilder, HostThread, TraceBuilder
 from tests.trace.compile_log.test_read_log import PRINT_BREAK
@@ -15,7 +15,7 @@ FILE = "/me/train.py"
 def joined(trace: TraceBuilder, log: CompileLogBuilder, folder: Path) -> tuple[Facts, CompileReasons]:
     log.write(folder)
     facts = read_facts(only_trace(str(trace.write(folder))))
-    assert facts.compile_reasons is not None
+    assert facts.compile_reasons is not NO_LOG
     return facts, facts.compile_reasons
 
 
@@ -68,7 +68,6 @@ def test_without_compilations_the_process_decides(tmp_path: Path) -> None:
         _broken(log)
         file = replace(only_trace(str(path)), torch_trace=str(log.write(tmp_path / str(pid))))
         found = read_facts(file).compile_reasons
-        assert found is not None
         assert (found.is_joined, bool(found.breaks)) == (is_joined, is_joined)
 
 
