@@ -157,6 +157,11 @@ class HostWork:
         return self._host.tree.under(match(self._host.events, TABLE_GRADIENT))
 
     @cached_property
+    def never_cleared(self) -> Bool:
+        """Mask of events in backward passes; see `done_again.never_cleared`."""
+        return done_again.never_cleared(self._host, self._steps)
+
+    @cached_property
     def on_tables(self) -> Bool:
         """Mask of the events in operators that compute with all rows of a table, forward and backward."""
         return done_again.on_tables(self._host)

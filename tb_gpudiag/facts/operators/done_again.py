@@ -65,6 +65,39 @@ def backward_again(host: Host) -> tuple[Bool, Bool]:
     return of_repeats, beyond
 
 
+def never_cleared(host: Host, steps: Steps) -> Bool:
+    """Mask of the events in nodes of autograd that lead only to gradients which no step clears, shape (n,).
+
+    In a step's only backward pass, a weight's gradient is new or is added to an older one. Where a pass does
+    both, the older ones are no optimizer's: those of a teacher, or of layers that are not trained. Autograd
+    numbers a model's nodes without a gap, so what is between them belongs to them.
+    """
+    events, gathers = host.events, _adds_gradients(host)
+    ran = host.backward_nodes[~match(events, operators.ACCUMULATES)[host.backward_nodes]]
+    nodes = ran[np.argsort(events.start_ns[ran], kind="stable")]
+    weights = np.flatnonzero(gathers)
+    node = np.searchsorted(events.start_ns[nodes], events.start_ns[weights]) - 1
+    weights, fed_by = weights[node >= 0], events.sequence[nodes[node[node >= 0]]]
+    older = host.tree.any_below(match(events, operators.ADDS))[weights]
+    # The forward pass is between two backward passes.
+    forward = (events.sequence != NONE) & (events.forward_thread <= 0) & ~host.in_backward & ~gathers
+    begins_ns = np.sort(events.start_ns[forward])
+    of_node, of_weight = (np.searchsorted(begins_ns, events.start_ns[some]) for some in (nodes, weights))
+    passes = len(np.unique(of_weight))
+    least, most = np.full((2, len(begins_ns) + 1), [[np.iinfo(np.int64).max], [NONE]])
+    np.minimum.at(least, of_weight[older], fed_by[older])
+    np.maximum.at(most, of_weight[older], fed_by[older])
+    new = of_weight[~older]
+    mixed = (fed_by[~older] >= least[new]) & (fed_by[~older] <= most[new])
+    both = np.setdiff1d(np.intersect1d(new, of_weight[older]), new[mixed])
+    number, found = (
+        events.sequence[nodes],
+        np.isin(of_node, both) & (passes <= len(steps)) & (2 * len(both) > passes),
+    )
+    chosen = found & (number >= least[of_node]) & (number <= most[of_node])
+    return host.tree.under(mask_of(nodes[chosen], len(events)))
+
+
 def on_tables(host: Host) -> Bool:
     """Mask of the events in operators that compute with all rows of a table of which others look rows up, and
     in the nodes that autograd made of them, shape (n,)."""

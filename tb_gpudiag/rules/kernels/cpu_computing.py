@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tb_gpudiag.arrays import Bool, marked
+from tb_gpudiag.arrays import NONE, Bool, marked
 from tb_gpudiag.facts.core.places import by_inputs, by_operator
 from tb_gpudiag.facts.core.steady import MOST
 from tb_gpudiag.facts.facts import Facts
@@ -70,10 +70,12 @@ def _general(facts: Facts, lost: Lost, spent: CpuTime) -> Finding:
         compiled = facts.launches.modes.compiled.total > 0
         any_job = [get_a_gpu, _NEEDED]
         code = CODE["device"].replace(_COMPILE, "") if compiled else CODE["device"]
+    host, texts, shapes = facts.host, facts.events.input_shapes, facts.events.shapes
+    shaped = chosen & marked(shapes != NONE, called)
     longest = [
-        f"{in_quotes(facts.host.name(one), 80)} of {tensors(inputs)} takes {share(ns, lost.window_ns)}."
-        for one, ns in by_inputs(facts.host, called[chosen], lost.length_ns[chosen])[:1]
-        if (inputs := [*facts.events.input_shapes, ""][facts.events.shapes[one]])
+        f"{in_quotes(host.name(one))} of {tensors(texts[shapes[one]])} takes {share(ns, lost.window_ns)}."
+        for one, ns in by_inputs(host, called[shaped], lost.length_ns[shaped])[:1]
+        if ns >= levels.SIZEABLE * lost.window_ns
     ]
     text = " ".join([*longest, *(ways or any_job)])
     evidence = [
@@ -134,6 +136,12 @@ _AVOIDABLE: dict[str, tuple[Callable[[HostWork], Bool], str, str]] = {
         lambda work: work.backward_again[1],
         "Going backward through what the next optimizer step does not train",
         "A later pass goes over the same forward pass for another optimizer, after gradients were cleared.",
+    ),
+    "no_grad": (
+        lambda work: work.never_cleared,
+        "Going backward for gradients that no step clears",
+        "In each step, the gradients of some weights are new, and those of others are added to what earlier "
+        "steps left: no optimizer has these weights, as of a teacher that runs with gradients.",
     ),
     "buffer": (
         lambda work: work.makes_again,

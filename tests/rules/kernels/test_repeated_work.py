@@ -201,3 +201,51 @@ def test_sizes_that_no_computer_has_are_no_growth(tmp_path: Path) -> None:
         main.frame("nn.Module: GPT_0", at=1 + 90 * call, us=88)
         main.op("aten::mm", at=2 + 90 * call, us=86, shapes=[[2**30 + call, 2**29]] * 16)
     assert facts_of(trace, tmp_path).host_work.calls_on_more.per_step == 0
+
+
+def _frozen(
+    tmp_path: Path, *, older: int = 3, forwards: int = 1, mixed: bool = False, steps: int = STEPS
+) -> Facts:
+    """Steps that go forward through six layers of 50 us and backward, of 100 us each. The gradients of the
+    last `older` layers are added to older ones; mixed: of every second layer. forwards: how often a step goes
+    forward and backward."""
+    trace = TraceBuilder(devices=())
+    main, engine = trace.thread(), trace.thread()
+    for i in range(STEPS * forwards):
+        at = 1_000 * i
+        if i % forwards == 0 and i < steps * forwards:
+            main.step(i, at=at, us=1_000 * forwards)
+        for layer in range(6):
+            main.op("aten::mm", at=at + 1 + 51 * layer, us=50, sequence=10 * i + layer)
+        for place, layer in enumerate(reversed(range(6))):
+            begin = at + 310 + 105 * place
+            adds = layer % 2 == 0 if mixed else layer >= 6 - older
+            engine.op("MmBackward0", at=begin, us=100, sequence=10 * i + layer, forward_thread=1)
+            engine.op("torch::autograd::AccumulateGrad", at=begin + 100.5, us=3)
+            engine.op("aten::add_" if adds else "aten::detach", at=begin + 101, us=2)
+    return facts_of(trace, tmp_path)
+
+
+def test_a_backward_pass_for_gradients_that_no_step_clears_is_to_be_left_out(tmp_path: Path) -> None:
+    """As of a teacher that runs with gradients: the nodes of its layers, and nothing else, are avoidable."""
+    found = findings(RULE.check(_frozen(tmp_path)))[0]
+    assert found.title.startswith("Going backward for gradients that no step clears takes 30.")
+    assert (found.cost_ns, found.severity) == (STEPS * 3 * 100_000, Severity.WARNING)
+    assert "torch.no_grad()" in found.fix.code
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        {"older": 6},  # zero_grad(set_to_none=False), or a later one of several micro-batches
+        {"older": 0},
+        {"mixed": True},  # weights that not every pass uses
+        {"forwards": 2},  # two networks, each of which clears its own gradients before its pass
+        {"steps": 0},
+    ],
+)
+def test_gradients_that_a_step_clears_or_collects_are_needed(
+    others: dict[str, object], tmp_path: Path
+) -> None:
+    answer = RULE.check(_frozen(tmp_path, **others))  # type: ignore[arg-type]
+    assert "no step clears" not in str(answer)
