@@ -164,7 +164,8 @@ def better_recording(report: pb.Report) -> Lines:
     """What the recording lacks, and how to record all of it. Empty if nothing is lacking."""
     advice = report.better_recording
     items = (Item(advice.sentence),) if advice.sentence else ()
-    return Lines("better_recording", "A better recording", items, advice.code)
+    title = "A better recording" if advice.code else "About the recording"
+    return Lines("better_recording", title, items, advice.code)
 
 
 def defects(report: pb.Report) -> Lines:

@@ -58,6 +58,9 @@ _SUFFIX: Final = lazy_re(r"(\.pt)?(\.trace)?\.json(\.gz)?(?= \(simulated\)$|$)")
 # The same, with when it was recorded: only recordings of one worker differ in it.
 _SPAN: Final = lazy_re(r"(\.\d{12,20})?(\.pt)?(\.trace)?\.json(\.gz)?(?= \(simulated\)$|$)")
 
+# When it was recorded, but for the last digits: recordings of one worker differ in them.
+_SAME_DIGITS: Final = lazy_re(r"(?<=\.)\d{8,16}(?=\d{4}( \(simulated\))?$)")
+
 # Share of the width that the name of a run may take in a table.
 _NAME_SHARE: Final = 0.4
 
@@ -239,7 +242,8 @@ def _overview(table: Table, most: int, width: int) -> Iterator[Text]:
     for row in table.rows[:most]:
         name, *cells = (str(row[i]) for i in chosen)
         common = _SPAN if shorter[_SPAN.sub("", name)] == 1 else _SUFFIX
-        lines.append([cut_middle(common.sub("", name), round(width * _NAME_SHARE)), *cells])
+        name = _SAME_DIGITS.sub("…", common.sub("", name))
+        lines.append([cut_middle(name, round(width * _NAME_SHARE)), *cells])
     sizes = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for number, line in enumerate(lines):
         cells = [

@@ -33,12 +33,14 @@ export function BetterRecording({ report: { better_recording: advice, unchecked 
   return (
     <details className="gd-others">
       <summary>
-        A better recording <span className="gd-muted">{advice.sentence}</span>
+        {advice.code ? "A better recording" : "About the recording"}{" "}
+        <span className="gd-muted">{advice.sentence}</span>
       </summary>
-      <div className="gd-better">
-        <p>{advice.sentence}</p>
-        {advice.code && <CodeBlock code={advice.code} label="recording block" />}
-      </div>
+      {advice.code && (
+        <div className="gd-better">
+          <CodeBlock code={advice.code} label="recording block" />
+        </div>
+      )}
       <UncheckedItems items={unchecked.filter(({ defect }) => !defect)} />
     </details>
   );
