@@ -43,8 +43,10 @@ def is_of_memory(side: Side) -> bool:
 
 
 def held_changes(base: Side, candidate: Side) -> list[pb.HeldDifference]:
-    """Return the places whose memory at the peak differs, largest difference first. Of each side, the rank
-    with the highest peak counts."""
+    """Return the places whose memory at the peak differs, largest difference first; none where a side does
+    not show what held its memory. Of each side, the rank with the highest peak counts."""
+    if memory_notes(base, candidate):
+        return []
     one, other = (held_at_peak(_fullest(side)) for side in (base, candidate))
     devices = {device for device, *_ in one}, {device for device, *_ in other}
     if len(devices[0]) == len(devices[1]) == 1:  # the two are compared, whatever their numbers
@@ -99,7 +101,7 @@ def memory_sentence(base: Side, candidate: Side) -> str:
         line, size = max(lines.items(), key=lambda item: item[1] * moved, default=("", 0))
         if size * moved >= _NAMED * moved**2:
             said += f" The largest part is {more_bytes(size)} {line}."
-    return f"{said}{_failure(one, other)}"
+    return f"{said}{_failure(one, other, known=not memory_notes(base, candidate))}"
 
 
 def memory_notes(base: Side, candidate: Side) -> list[str]:
@@ -111,7 +113,8 @@ def memory_notes(base: Side, candidate: Side) -> list[str]:
     ]
 
 
-def _failure(base: MemoryPeaks, candidate: MemoryPeaks) -> str:
+def _failure(base: MemoryPeaks, candidate: MemoryPeaks, *, known: bool) -> str:
+    """known: of both sides; without a history, nothing shows a failure."""
     if bool(base.failures) == bool(candidate.failures):
         return " Allocations failed on both sides." if base.failures else ""
     failed, name, other = (
@@ -119,7 +122,8 @@ def _failure(base: MemoryPeaks, candidate: MemoryPeaks) -> str:
     )
     place = f" {failed.failed_at}".rstrip()
     asked = f", the last one of {size_bytes(failed.failed_bytes)}{place}" if failed.failed_bytes else ""
-    return f" {count(failed.failures, 'allocation')} failed in the {name}{asked}, and none in the {other}."
+    none = f", and none in the {other}" * known
+    return f" {count(failed.failures, 'allocation')} failed in the {name}{asked}{none}."
 
 
 def _moved_lines(base: Held, candidate: Held) -> dict[Frame, Frame]:

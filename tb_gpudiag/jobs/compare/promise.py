@@ -3,7 +3,7 @@ its fix made, what did it give, and was that promised?"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from typing import Final
 
@@ -61,7 +61,8 @@ class FindingChanges:
 
 def compare_findings(base: Side, candidate: Side) -> FindingChanges:
     """Match findings by rule and place, then by rule in their order."""
-    of_base, of_candidate = _found(base), _found(candidate)
+    jobs = [build_jobs(side.digests).reports if len(side.ranks) > 1 else [] for side in (base, candidate)]
+    of_base, of_candidate = _found(base, jobs[0]), _found(candidate, jobs[1])
     unknown: list[tuple[SideFinding, str]] = []
     if hides_kernels(base) != hides_kernels(candidate):
         # Findings about the known kernels of one side are neither gone nor new: the other side's are unknown.
@@ -73,6 +74,9 @@ def compare_findings(base: Side, candidate: Side) -> FindingChanges:
     pairs += _matched(of_base, of_candidate, by_place=False)
     # A rule that could not check the candidate does not say that its findings are gone.
     unchecked = {rule: why for digest in candidate.digests for rule, why in digest.about.unchecked.items()}
+    unchecked |= {
+        rule.rule: f"{rule.reason}. {rule.how_to_record}" for job in jobs[1] for rule in job.unchecked
+    }
     unknown += [(one, unchecked[one.finding.rule]) for one in of_base if one.finding.rule in unchecked]
     differs = [_differs(*pair, base.mean_step_ns / 1e3) for pair in pairs]
     return FindingChanges(
@@ -103,10 +107,10 @@ def _matched(
     return pairs
 
 
-def _found(side: Side) -> list[SideFinding]:
+def _found(side: Side, jobs: Iterable[pb.JobReport]) -> list[SideFinding]:
     """Return the findings of all ranks and of the job that they are, each rule and place once."""
     worst: dict[tuple[str, tuple[str, str], int], SideFinding] = {}
-    for findings, steps in _reports(side):
+    for findings, steps in _reports(side, jobs):
         seen: dict[tuple[str, tuple[str, str]], int] = {}
         for found in (_per_step(finding, steps) for finding in findings):
             # A rule may have several findings at one place: the n-th of one rank is the n-th of the others.
@@ -118,11 +122,10 @@ def _found(side: Side) -> list[SideFinding]:
     return list(worst.values())
 
 
-def _reports(side: Side) -> Iterator[tuple[list[pb.Finding], int]]:
+def _reports(side: Side, jobs: Iterable[pb.JobReport]) -> Iterator[tuple[list[pb.Finding], int]]:
     """Yield the findings of each report, and over how many steps their costs are. Those of jobs first."""
-    if len(side.ranks) > 1:
-        for report in build_jobs(side.digests).reports:
-            yield list(report.findings), len(side.first.steady_steps)
+    for report in jobs:
+        yield list(report.findings), len(side.first.steady_steps)
     for digest in side.digests:
         yield digest.findings, len(digest.steady_steps)
 

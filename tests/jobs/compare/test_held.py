@@ -96,6 +96,13 @@ def test_a_side_without_history_is_named() -> None:
     ]
     assert found.notes[0] in one_space(document_text(comparison_document(found)))
     assert [note[:9] for note in compare([bare], [BASE]).notes] == ["The base "]
+    failed = snapshot("e", held("activation", 20), failed_gib=2)
+    assert compare([failed], [bare]).sentence.endswith(" failed in the base, the last one of 2\u00a0GiB.")
+    assert not found.held  # what the base holds is not gone: it is not known
+    assert (
+        found.sentence
+        == "The candidate allocates 2\u00a0GiB more at its peak: 20\u00a0GiB instead of 18\u00a0GiB."
+    )
     assert not compare([BASE], [partly]).notes
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from tb_gpudiag.cli.main import main
 from tb_gpudiag.digest.build_digest import digest_file
+from tb_gpudiag.jobs.compare.comparison import compare
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.members import find_sets
 from tb_gpudiag.jobs.report.job_report import build_jobs
@@ -143,6 +144,19 @@ def test_ranks_without_a_history_do_not_count_in_what_held_the_memory(tmp_path: 
     (held,) = (table for table in job.tables if table.id == "held_by_rank")
     columns = {column.id: column for column in held.columns}
     assert set(columns["least"].numbers) == {2_048 * MIB, 8_192 * MIB}
+
+
+def test_a_failure_is_not_gone_where_no_history_would_show_it(tmp_path: Path) -> None:
+    for rank in range(2):
+        snapshot(tmp_path / "before", rank, failed_mib=30_000 * rank)
+        snapshot(tmp_path / "after", rank, history=False)
+    sides = (
+        [digest_file(file)[1] for file in find_traces(str(tmp_path / name)).files]
+        for name in ("before", "after")
+    )
+    found = compare(*sides)
+    assert not found.findings.gone
+    assert "none in the candidate" not in found.sentence
 
 
 def test_the_failed_rank_alone_may_have_a_history(tmp_path: Path) -> None:
