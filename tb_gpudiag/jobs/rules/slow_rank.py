@@ -146,8 +146,8 @@ def _fix(uneven: Uneven, device: str, said: pb.Finding | None) -> Fix:
 
 
 _READ_ITS_REPORT = Fix(
-    "Read this rank's own report: it says where the time goes. Compare its host with the others': cores, "
-    "other processes, disk.",
+    "See whether it gets more or longer inputs (record_shapes=True), and compare its host with the others': "
+    "cores, other processes, disk. Its own report says where the time goes.",
     "gpudiag diagnose RANK_FILE",
     "https://docs.pytorch.org/docs/stable/elastic/run.html",
 )

@@ -267,11 +267,10 @@ def _by_chance(facts: JobFacts, found: Uneven, least_ns: float) -> bool:
 
 def _is_its_own(facts: JobFacts, found: Uneven) -> bool:
     """Whether ranks that compute the same work longer in each step do so by themselves: far longer, in a mode
-    that slows them, or by so much that all operators would be longer if others had the cores, and they are
-    not. A few take the time, such as one that fills new memory."""
-    usual_ns = int(facts.own_time.usual_ns[found.members].sum())
-    few_operators = found.slower < SHARED_CORES and found.part_ns >= TIMES_USUAL * usual_ns
-    return found.slower >= SHARED_CORES or few_operators or bool(facts.in_another_mode[found.members].all())
+    that slows them, or twice as long, while operators that can be compared are not slower: a few take the
+    time, such as one that fills new memory."""
+    twice = found.part_ns >= TIMES_USUAL * int(facts.own_time.usual_ns[found.members].sum())
+    return found.slower >= SHARED_CORES or twice or bool(facts.in_another_mode[found.members].all())
 
 
 def _shows_more_work(facts: JobFacts) -> Bool:

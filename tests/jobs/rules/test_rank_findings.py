@@ -198,6 +198,19 @@ def test_on_a_cpu_cores_that_are_shared_slow_all_operators_and_not_a_few() -> No
     assert "GD602" not in {one.rule for one in little.findings}
 
 
+@pytest.mark.parametrize(("late_ms", "said"), [(30.0, True), (18.0, False)])
+def test_on_a_cpu_a_rank_that_computes_twice_as_long_in_each_step_is_late_without_shapes(
+    late_ms: float, said: bool
+) -> None:
+    """Nothing shows whether it computes more. Ranks that share cores differ by less."""
+    digests = on_cpu(lambda rank, step: late_ms if rank == 2 else 10.0, "computing", 10)
+    report = reported([replace(digest, kernels=table("kernels", [])) for digest in digests])
+    assert ("GD602" in {one.rule for one in report.findings}) == said
+    if said:
+        assert "shapes were not recorded" in report.findings[0].summary
+        assert "more or longer inputs" in report.findings[0].fix.text
+
+
 @pytest.mark.parametrize(("operators_ms", "severity"), [(10, pb.Finding.ERROR), (30, pb.Finding.INFO)])
 def test_on_a_cpu_python_is_stretched_as_operators_are(operators_ms: int, severity: int) -> None:
     finding = late(on_cpu(lambda rank, step: 40.0 if rank == 2 else 10.0, "python", operators_ms))
