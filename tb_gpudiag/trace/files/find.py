@@ -34,7 +34,7 @@ __all__ = ["Found", "Tell", "TraceFile", "find_traces", "may_be_database", "pars
 
 # On a remote store, reading the first bytes of each file takes too long: the name has to say what it is.
 _TELLING_NAMES: Final = {
-    "snapshot": lazy_re(r"snapshot|memory|oom", re.IGNORECASE),
+    "snapshot": lazy_re(r"snapshot|memory|(?<![a-z])oom(?![a-z])", re.IGNORECASE),
     "trace": lazy_re(r"(?<![a-z])trace(?![a-z])", re.IGNORECASE),
 }
 _TELLING_DATABASE: Final = lazy_re(r"nsys|nsight|report|profile|trace", re.IGNORECASE)

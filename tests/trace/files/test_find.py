@@ -407,12 +407,14 @@ def test_memory_timelines_are_found_by_their_names(tmp_path: Path) -> None:
 
 def test_pickles_in_a_store_are_found_by_their_names() -> None:
     system = fsspec.filesystem("memory")
-    for name in ("a_Snapshot.pickle", "memory_rank0.pickle.gz", "checkpoint.pickle"):
+    others = ("checkpoint.pickle", "bedroom.pickle")
+    for name in ("a_Snapshot.pickle", "memory_rank0.pickle.gz", "oom_rank1.pkl", *others):
         system.pipe(f"/find-pickles/{name}", pickle.dumps(SnapshotBuilder().document()))
     found = find_traces("memory://find-pickles").files
     assert [(file.worker, file.kind) for file in found] == [
         ("a_Snapshot", "snapshot"),
         ("memory_rank0", "snapshot"),
+        ("oom_rank1", "snapshot"),
     ]
     assert read_trace(found[0].path).kind == "snapshot"
     assert keys(find_traces("memory://find-pickles/checkpoint.pickle")) == [(".", "checkpoint", "")]
