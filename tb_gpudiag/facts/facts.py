@@ -433,3 +433,6 @@ class Facts:
     @property
     def gpu_memory(self) -> list[DeviceMemory]:
         return [memory for memory in self.memory if not memory.is_cpu]
+
+    def memory_of(self, device: int) -> DeviceMemory | None:
+        return next((memory for memory in self.memory if memory.device == device), None)

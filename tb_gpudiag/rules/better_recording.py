@@ -82,9 +82,10 @@ def _missing_parts(facts: Facts) -> list[str]:
 def _not_checked(lacks: Sequence[tuple[AnyRule, CannotTell]], *, on_cpu: bool, why: bool) -> Iterator[str]:
     """How many rules could not check. A job on the CPU does not lack a GPU: rules about it are apart.
     why: say what most of them lack."""
-    if on_cpu and any(answer == NO_GPU for _, answer in lacks):
+    apart = [NO_GPU] if on_cpu else []
+    if any(answer in apart for _, answer in lacks):
         yield "Rules about GPUs did not apply."
-    others = [answer for _, answer in lacks if not answer.hint and (not on_cpu or answer != NO_GPU)]
+    others = [answer for _, answer in lacks if not answer.hint and answer not in apart]
     for lack, _ in Counter(answer.how_to_record or answer.reason for answer in others).most_common(1):
         yield (
             f"{count(len(others), 'check')} skipped{f': {in_sentence(lack)}' if why else ''}".rstrip(".")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.places import by_operator
@@ -44,6 +45,8 @@ from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.engines import UNKNOWN_STEP
 from tb_gpudiag.wording.format import in_quotes, share, time_ns
 from tb_gpudiag.wording.good_recording import RECORD_HISTORY
+
+T = TypeVar("T")
 
 ABOUT_TIME = frozenset({"idle", "launches", "transfers", "kernels", "ranks"})
 """Families of rules whose findings are about time: without a steady state there is nothing to judge."""
@@ -96,22 +99,27 @@ def corrected(found: Finding, rule: AnyRule, facts: Facts) -> Finding:
 
 def not_comparable(facts: Facts) -> Clear | CannotTell | None:
     """Return what is said instead of comparing the times of steps; None if they can be compared."""
-    said = (doubt.steps for doubt in DOUBTS if doubt.steps is not None and doubt.holds(facts))
-    return next((steps(facts) for steps in said), None)
+    return next((steps(facts) for steps, _ in _said(lambda doubt: doubt.steps, facts)), None)
 
 
 def nothing_limits(facts: Facts) -> tuple[Said, bool] | None:
     """Return what is said where nothing can be known of what limits the job, and whether it is known how busy
     the GPU was; None if something can be known."""
-    said = (
-        (doubt.verdict, doubt.busy) for doubt in DOUBTS if doubt.verdict is not None and doubt.holds(facts)
-    )
-    return next(((verdict(facts), busy) for verdict, busy in said), None)
+    said = _said(lambda doubt: doubt.verdict, facts)
+    return next(((verdict(facts), doubt.busy) for verdict, doubt in said), None)
 
 
 def sentences_before(facts: Facts) -> list[str]:
     """Return what has to be said before any verdict."""
-    return [doubt.first(facts) for doubt in DOUBTS if doubt.first is not None and doubt.holds(facts)]
+    return [first(facts) for first, _ in _said(lambda doubt: doubt.first, facts)]
+
+
+def _said(what: Callable[[Doubt], T | None], facts: Facts) -> Iterator[tuple[T, Doubt]]:
+    """Yield what the doubts that hold have to say of this, and each doubt."""
+    for doubt in DOUBTS:
+        said = what(doubt)
+        if said is not None and doubt.holds(facts):
+            yield said, doubt
 
 
 def _cannot_tell(reason: str, how_to_record: str = "") -> Callable[[Facts], CannotTell]:

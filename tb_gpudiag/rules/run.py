@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from tb_gpudiag.facts.core.intervals import EMPTY, intersect
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, RuleAnswer, Severity, with_findings
 from tb_gpudiag.rules.doubts import ABOUT_TIME, corrected, doubts_about
 from tb_gpudiag.rules.outcome import Outcome, RuleFinding, crashed
@@ -128,16 +127,15 @@ def _rank(found: RuleFinding, facts: Facts, general: float) -> tuple[int, float,
     first: a cause before what it does to steps, and all before what was recorded."""
     finding, window_ns = found.finding, max(1, facts.window.duration_ns)
     counts = (1 if finding.sure else UNSURE) * (general if finding.fix.general else 1)
-    saved = max(counts * finding.promise.middle_ns / window_ns, _held_share(finding, facts.memory))
+    saved = max(counts * finding.promise.middle_ns / window_ns, _held_share(finding, facts))
     return -found.severity, -saved, -finding.cost_ns
 
 
-def _held_share(finding: Finding, memories: Sequence[DeviceMemory]) -> float:
+def _held_share(finding: Finding, facts: Facts) -> float:
     """The share of the device's memory that a fix frees; 0 for a finding about time."""
-    if not (finding.cost_bytes or finding.cost_bytes_per_step):
-        return 0.0
-    growth = finding.cost_bytes_per_step if finding.sure else 0.0
-    return share_of_memory(memories, finding.memory_device, finding.cost_bytes, growth)
+    held_bytes, growth = finding.cost_bytes, finding.cost_bytes_per_step if finding.sure else 0.0
+    memory = facts.memory_of(finding.memory_device) if held_bytes or growth else None
+    return share_of_memory(memory, held_bytes, growth) if memory is not None else 0.0
 
 
 def _ask(rule: Rule, facts: Facts, claimed: Claimed) -> RuleAnswer:

@@ -108,6 +108,11 @@ class DeviceMemory:
     def end_bytes(self) -> int:
         return int(self.curve.allocated[-1])
 
+    @property
+    def knows_room(self) -> bool:
+        """Whether it is known how much is free: the capacity, and what was allocated before recording."""
+        return self.capacity_bytes > 0 and not self.curve.relative
+
     @cached_property
     def peak(self) -> Peak:
         return find_peak(self.allocations)

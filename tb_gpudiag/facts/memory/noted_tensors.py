@@ -93,9 +93,13 @@ def noted_tensors(metadata: Mapping[str, Any]) -> NotedTensors:
     )
 
 
+def _list(values: Any) -> list[Any]:
+    return values if isinstance(values, list) else []
+
+
 def _history(values: Any) -> History:
     """Parse steps and bytes; empty if they are anything else, or not in order."""
-    every = values if isinstance(values, list) else []
+    every = _list(values)
     points = [
         (value[0], value[1])
         for value in every
@@ -111,10 +115,7 @@ def _counts(values: Any) -> dict[int, int] | None:
     found = {
         int(size): count
         for size, count in values.items()
-        if size.isascii()
-        and size.isdigit()
-        and len(size) < len(str(MOST))
-        and noted_number(count) is not None
+        if size.isdecimal() and len(size) < len(str(MOST)) and noted_number(count) is not None
     }
     return found if len(found) == len(values) else None
 
@@ -188,7 +189,7 @@ def _is_one(frame: Frame, noted: Frame) -> bool:
 
 def noted_holders(values: Any) -> dict[int, NotedHolder]:
     """Parse the holders of tensors by their size in bytes; leave out what is anything else."""
-    entries = [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
+    entries = [value for value in _list(values) if isinstance(value, dict)]
     return {
         value["bytes"]: _holder(value)
         for value in entries

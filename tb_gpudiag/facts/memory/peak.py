@@ -214,24 +214,34 @@ def find_failure(allocations: Allocations, segments: Segments | None) -> Failure
     position = int(allocations.failures[-1])
     event = int(curve.event[position])
     reserved = int(curve.reserved[position])
-    own = segments.device == memory.device[event] if segments is not None else np.zeros(0, np.bool_)
     requested = max(0, int(memory.bytes[event]))
+    largest, expandable, holes = NONE, False, Holes()
+    if segments is not None:
+        largest, expandable, holes = _of_segments(allocations, segments, position, requested)
     return Failure(
         requested_bytes=requested,
         unused_bytes=NONE if reserved == NONE else max(0, reserved - int(curve.allocated[position])),
         driver_free_bytes=NONE if memory.driver_free is None else int(memory.driver_free[event]),
-        largest_free_bytes=NONE
-        if segments is None or not allocations.paired
-        else _largest_free(allocations, segments, own & _for_size(segments, requested), position),
-        expandable=bool(own.any()) and segments is not None and bool(segments.expandable[own].all()),
+        largest_free_bytes=largest,
+        expandable=expandable,
         operator=allocations.host.name(int(context.operator[event])),
         frame=context.frame(event),
         request=find_request(allocations, position),
-        holes=find_holes(allocations, segments, own, position)
-        if segments is not None and allocations.paired
-        else Holes(),
+        holes=holes,
         held=find_peak(allocations, at=position),
     )
+
+
+def _of_segments(
+    allocations: Allocations, segments: Segments, position: int, requested: int
+) -> tuple[int, bool, Holes]:
+    """Return the largest free block for a request, whether all segments are expandable, and the holes."""
+    own = segments.device == allocations.memory.device[allocations.curve.event[position]]
+    expandable = bool(own.any()) and bool(segments.expandable[own].all())
+    if not allocations.paired:
+        return NONE, expandable, Holes()
+    largest = _largest_free(allocations, segments, own & _for_size(segments, requested), position)
+    return largest, expandable, find_holes(allocations, segments, own, position)
 
 
 def _for_size(segments: Segments, requested: int) -> Bool:

@@ -49,7 +49,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             f"memory allocation keeps the GPU idle {share(cost_ns, lost.window_ns)} of the step window"
         )
     steps = len(facts.step_times)
-    own = next((memory for memory in facts.memory if memory.device == lost.device), None)
+    own = facts.memory_of(lost.device)
     retries = own.reserve.retries if own is not None else 0
     why, fix = _reason(facts.launches.allocator_calls, steps, retries=retries)
     by_name = facts.launches.calls.count_by_name(ALLOCATOR_CALL, facts.host_window)

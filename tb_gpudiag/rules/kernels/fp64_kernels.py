@@ -36,7 +36,10 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     if time.share(cost_ns) < LEAST_SHARE:
         return Clear(f"FP64 kernels take {time.of_window(cost_ns)} of the step window")
     peaks = time.device.peaks
-    slow = peaks is not None and peaks.fp64 <= SLOW * peaks.fp32
+    slow = ""
+    if peaks is not None and peaks.fp64 <= SLOW * peaks.fp32:
+        slow = f"This GPU {'may compute' if peaks.assumed else 'computes'} FP64 at a "
+        slow += f"{round(peaks.fp32 / peaks.fp64)}th of its FP32 rate. "
     unnoticed = time.total_ns(chosen) < MOSTLY * int(time.kernels.duration_ns.sum())
     removable = time.saving(chosen, fp64_saving_ns(cost_ns, peaks))
     if unnoticed:
@@ -44,13 +47,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     return Finding(
         title=f"FP64 kernels take {time.of_window(cost_ns)} of the time",
         summary="These kernels compute with 64-bit numbers, which move twice the bytes of FP32. "
-        + (
-            f"This GPU {'may compute' if peaks.assumed else 'computes'} FP64 at a "
-            f"{round(peaks.fp32 / peaks.fp64)}th of its FP32 rate. "
-            if slow and peaks is not None
-            else ""
-        )
-        + "Neural networks do not need FP64: a NumPy array usually brought it in.",
+        f"{slow}Neural networks do not need FP64: a NumPy array usually brought it in.",
         fix=FIXES["convert"],
         removable=removable,
         evidence=[

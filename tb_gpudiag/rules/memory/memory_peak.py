@@ -55,7 +55,7 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     fills = facts.job.server is not None
     if found := [_finding(memory, facts) for memory in facts.gpu_memory if _is_short(memory, fills=fills)]:
         return found
-    known = [memory for memory in facts.gpu_memory if _has_room_known(memory)]
+    known = [memory for memory in facts.gpu_memory if memory.knows_room]
     if not known:
         return CannotTell(
             "the file does not say how much memory the GPU has, or how much was allocated before recording",
@@ -66,10 +66,6 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
             f"{m.name}: the peak leaves {_free_share(m)} of {size(m.capacity_bytes)} free" for m in known
         )
     )
-
-
-def _has_room_known(memory: DeviceMemory) -> bool:
-    return memory.capacity_bytes > 0 and not memory.curve.relative
 
 
 def _room(memory: DeviceMemory) -> int:
@@ -97,7 +93,7 @@ def _was_refused(memory: DeviceMemory) -> bool:
 
 
 def _has_little_room(memory: DeviceMemory) -> bool:
-    return _has_room_known(memory) and _room(memory) < ROOM_SHARE * memory.capacity_bytes
+    return memory.knows_room and _room(memory) < ROOM_SHARE * memory.capacity_bytes
 
 
 def _finding(memory: DeviceMemory, facts: Facts) -> Finding:
@@ -179,7 +175,7 @@ def _title(memory: DeviceMemory, window_ns: int) -> str:
 def _evidence(memory: DeviceMemory, kinds: list[tuple[MemoryKind, int]]) -> Iterator[Evidence]:
     peak, reserve, capacity = memory.peak, memory.reserve, memory.capacity_bytes
     yield Evidence("Peak", size(peak.allocated_bytes, f"of {size(capacity)}" if capacity else ""))
-    if _has_room_known(memory):
+    if memory.knows_room:
         room = _room(memory)
         yield Evidence("Free at the peak", size(room), (share_of(room, capacity, "of the capacity"),))
     whole, of_it = peak.allocated_bytes, "of the peak"

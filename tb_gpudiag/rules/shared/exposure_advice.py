@@ -35,6 +35,12 @@ _FIXES: Mapping[str, Fix] = {
     "last_bucket": FIXES["last_bucket"],
 }
 
+_FIXES_OF_SHARDED = {
+    **_FIXES,
+    "reduced_again": KEEP_WHOLE,
+    "behind_collective": FIXES["separate_groups"],
+}
+
 LATE_RANK = FIXES["slow_rank"]
 """Sending less is no fix if equal messages take very different times."""
 
@@ -60,14 +66,10 @@ def fix_of(units: Sequence[ExposedUnit]) -> Fix | None:
     own = [one for one in units if one.why == why]
     if ns < MOST * sum(one.exposed_ns for one in units):
         return None
-    if {one.parallelism for one in own} == {FULLY_SHARDED}:
-        if why == "reduced_again":
-            return KEEP_WHOLE
-        if why == "behind_collective":
-            return FIXES["separate_groups"]
-        if why == "after_computing" and {one.kind for one in own} == {"all_gather"}:
-            return FIXES["connections"]
-    return _FIXES.get(why)
+    sharded = {one.parallelism for one in own} == {FULLY_SHARDED}
+    if sharded and why == "after_computing" and {one.kind for one in own} == {"all_gather"}:
+        return FIXES["connections"]
+    return (_FIXES_OF_SHARDED if sharded else _FIXES).get(why)
 
 
 def waits_for_a_rank(units: Sequence[ExposedUnit]) -> bool:

@@ -227,10 +227,8 @@ def launch_advice(facts: Facts, lost: Lost, chosen: Bool) -> LaunchAdvice:
 def larger_batch_evidence(facts: Facts) -> list[Evidence]:
     """Suggest a larger batch if memory is known to have room and the GPU does not wait for data."""
     waiting = facts.gpu.ledger.by_cause(facts.window).get(Cause.INPUT, 0)
-    own = next((memory for memory in facts.memory if memory.device == facts.gpu.id), None)
-    if own is None or not own.capacity_bytes or waiting >= levels.NOTICEABLE * facts.window.duration_ns:
-        return []
-    if own.curve.relative:  # allocations from before the recording are unknown
+    own = facts.memory_of(facts.gpu.id)
+    if own is None or not own.knows_room or waiting >= levels.NOTICEABLE * facts.window.duration_ns:
         return []
     used = max(own.peak_allocated_bytes, own.peak_reserved_bytes)
     if used > ROOM_SHARE * own.capacity_bytes:

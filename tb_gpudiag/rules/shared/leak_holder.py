@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 
 from tb_gpudiag.facts.memory.containers import Holder
@@ -25,16 +25,17 @@ def keeping_frame(part: Explained, *beside: Explained) -> Frame | None:
     """Return what keeps a leak, if the recording shows that: the function that fills a container or reaches
     what was noted to be held, the line of the loss that holds a graph, or what calls all that allocates, also
     what stays `beside` it."""
+    return next((frame for frame in _keepers(part, *beside) if frame is not None), None)
+
+
+def _keepers(part: Explained, *beside: Explained) -> Iterator[Frame | None]:
+    """Yield what may keep it, what shows it best first."""
     held, loss = holders_of(part.sites)[:1], retained_loss(part)
-    if held and held[0].direct:
-        return held[0].frame
-    if reaches := _noted_frame(part.sites):
-        return reaches
-    if held:
-        return held[0].frame
-    if loss is not None and loss.frame is not None:
-        return loss.frame
-    return _shared_place([site for one in (part, *beside) for site in one.sites])
+    yield from (holder.frame for holder in held if holder.direct)
+    yield _noted_frame(part.sites)
+    yield from (holder.frame for holder in held)
+    yield loss.frame if loss is not None else None
+    yield _shared_place([site for one in (part, *beside) for site in one.sites])
 
 
 def _noted_frame(sites: Iterable[GrowingSite]) -> Frame | None:

@@ -52,13 +52,8 @@ def is_large(memory: DeviceMemory, bytes_per_step: float) -> bool:
     return bytes_per_step * HORIZON_STEPS >= left
 
 
-def share_of_memory(
-    memories: Sequence[DeviceMemory], device: int, held_bytes: float, bytes_per_step: float
-) -> float:
-    """Share of the device's memory (NONE: the CPU's) that is held or grows by the horizon, 0 to 1."""
-    memory = next((memory for memory in memories if memory.device == device), None)
-    if memory is None:
-        return 0.0
+def share_of_memory(memory: DeviceMemory, held_bytes: float, bytes_per_step: float) -> float:
+    """Share of the device's memory that is held or grows by the horizon, 0 to 1."""
     return min(1.0, (held_bytes + bytes_per_step * HORIZON_STEPS) / whole_bytes(memory))
 
 

@@ -146,11 +146,12 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     # Calls that are timed one by one are no steps, and nothing trains or serves.
     no_job = not (facts.recorded.steps or facts.job.training or facts.job.server is not None)
     timed = kinds[0].kind == SyncKind.DEVICE and no_job
+    doubt = _OF_A_BENCHMARK if timed else _ONCE if once else ""
     return Finding(
         title=f"Synchronizations leave the GPU idle {cost_share} of the time",
         summary=f"{count(len(drained), 'time')} in the step window, the host waits until the GPU has "
         "finished all queued work. The GPU is then idle until the host launches something new."
-        + (f" {_OF_A_BENCHMARK}" if timed else f" {_ONCE}" if once else ""),
+        f" {doubt}".rstrip(),
         fix=_fix(kinds[0].kind, facts.job),
         cost_ns=cost_ns,
         evidence=[
@@ -169,9 +170,9 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         places=places(facts.host, calls, per_gap[drained], by_operator=True),
         ranges=longest(claim, device.id),
         claims={device.id: claim},
-        removable=replace(removable, least=Removal()) if timed or once else removable,
-        severity=Severity.INFO.when(timed or once),
-        sure=not (timed or once),
+        removable=replace(removable, least=Removal()) if doubt else removable,
+        severity=Severity.INFO.when(bool(doubt)),
+        sure=not doubt,
     )
 
 
