@@ -45,7 +45,10 @@ def build_frontend() -> None:
         return
     npm = shutil.which("npm")
     if npm is None:
-        raise SystemExit(f"tb-gpudiag: the frontend is not built and npm was not found; run: {BUILD_BY_HAND}")
+        raise SystemExit(
+            "tb-gpudiag: Node.js 20.19 or newer builds the page, and npm was not found: install it from "
+            "https://nodejs.org, or install a wheel that `make wheel` has made on another machine"
+        )
     # --no-audit: an audit is a second request to the registry, and hangs for minutes on mirrors without one.
     for arguments in (["ci", "--no-audit", "--no-fund"], ["run", "build"]):
         if subprocess.run([npm, *arguments], cwd=FRONTEND, check=False).returncode != 0:

@@ -74,8 +74,8 @@ def number(value: float, noun: str = "", plural: str = "", suffix: str = "") -> 
 
 
 def per_step(total: int, steps: int) -> tuple[Quantity, ...]:
-    """A count averaged over the recorded steps, as a detail of evidence; empty without steps."""
-    return (number(total / steps, suffix="per step"),) if steps else ()
+    """A count averaged over the recorded steps, as a detail of evidence; empty without several."""
+    return (number(total / steps, suffix="per step"),) if steps > 1 else ()
 
 
 def mean(value: float, suffix: str = "on average") -> Quantity:

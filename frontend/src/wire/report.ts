@@ -657,7 +657,7 @@ export interface LaunchHotspot {
   dispatch_us: number;
   /** outside operators and calls */
   python_us: number;
-  /** 0 without steps */
+  /** 0 without several steps */
   idle_per_step_us: number;
   /** blocked on a full queue; not a problem, the GPU is behind */
   full_queue_launches: number;

@@ -139,7 +139,7 @@ def hotspot_messages(by_kind: Iterable[list[Hotspot]], steps: int) -> list[pb.La
 
 
 def _hotspot(spot: Hotspot, steps: int) -> pb.LaunchHotspot:
-    per_step_us = us(spot.idle_ns / steps) if steps else 0.0
+    per_step_us = us(spot.idle_ns / steps) if steps > 1 else 0.0
     ranges = time_ranges(spot.ranges)
     return message_of(pb.LaunchHotspot, spot, idle_per_step_us=per_step_us, ranges=ranges)
 

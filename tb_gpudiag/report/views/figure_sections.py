@@ -123,7 +123,7 @@ HOTSPOTS_SHOWN = 5
 def launch_hotspots(report: pb.Report) -> Table:
     """Operators whose launches cost most."""
     operators = [spot for spot in report.launch_hotspots if spot.kind == pb.LaunchHotspot.operator]
-    has_steps = report.step_time.steps > 0
+    has_steps = report.step_time.steps > 1
     columns: list[ColumnOf[pb.LaunchHotspot]] = [
         (Column("Operator", Kind.NAME), lambda spot: spot.key),
         (numbers("launches"), lambda spot: number(spot.launches)),

@@ -103,10 +103,14 @@ def _saving(saving: pb.Saving) -> str:
 
 
 def _places(found: Sequence[pb.Place]) -> Iterator[CodePlace]:
-    """The user's function is said once, and after it what else it called."""
-    above = ""
+    """The user's function and the range are said once, and after it what else it called."""
+    above = around = ""
     for where in found:
-        short = short_place(where)
+        said = pb.Place()
+        said.CopyFrom(where)
+        said.range = where.range * (where.range != around)
+        around = where.range
+        short = short_place(said)
         own, _, through = short.partition(", through ")
         shown = f"through {through}" if through and own == above else short
         yield CodePlace(full_place(where), shown, _cost_there(where), preposition(where))
@@ -114,9 +118,7 @@ def _places(found: Sequence[pb.Place]) -> Iterator[CodePlace]:
 
 
 def _cost_there(where: pb.Place) -> str:
-    if where.us:
-        return time_us(where.us)
-    return size_bytes(where.bytes) if where.bytes else ""
+    return time_us(where.us) if where.us else size_bytes(where.bytes) * bool(where.bytes)
 
 
 def _code(shown: list[pb.Finding], number: int) -> str:

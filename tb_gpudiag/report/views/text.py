@@ -127,17 +127,9 @@ def _print_findings(findings: Findings, console: Console) -> None:
         _print_finding(card, console)
 
 
-def _name(card: FindingCard) -> Text:
-    return Text.assemble(
-        f"{card.number}. ", (card.severity, severity_style(card)), f" {card.rule} {card.name}", no_wrap=True
-    )
-
-
 def _print_finding(card: FindingCard, console: Console) -> None:
-    name = _name(card)
-    title = _prose(f"{name.plain}: ")
-    title.spans = name.spans
-    _say(title.append(card.title, style="bold"), console)
+    title = _prose(f"{card.number}. ").append(card.severity, style=severity_style(card))
+    _say(title.append(f" {card.rule} {card.name}: ").append(card.title, style="bold"), console)
     body = RichTable.grid(padding=(0, 2, 0, 0))
     body.add_column(max_width=console.width // _LABELS)
     for fact in card.facts:

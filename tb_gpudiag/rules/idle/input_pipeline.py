@@ -154,7 +154,7 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
             *meanwhile_evidence(facts, lost, chosen),
             Evidence("Batches fetched", number(len(fetched))),
             *([Evidence("From a new iterator", number(int(fetched.fresh.sum()), "batch"))] if anew else []),
-            *([Evidence("Mean wait per step", duration(cost_ns / steps))] if steps else []),
+            *([Evidence("Mean wait per step", duration(cost_ns / steps))] if steps > 1 else []),
         ],
         places=places(facts.host, event, length_ns),
         ranges=lost.ranges(chosen),

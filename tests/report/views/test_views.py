@@ -210,3 +210,9 @@ def test_what_an_earlier_finding_says_in_the_same_words_is_said_once() -> None:
     first, second = findings(pb.Report(findings=both)).cards
     assert [fact.label for fact in first.facts] == ["CUDA graph"]
     assert [fact.label for fact in second.facts] == ["Calls"]
+
+
+def test_a_range_that_places_share_is_said_once() -> None:
+    places = [pb.Place(operator=name, range="epoch", us=9) for name in ("aten::mm", "aten::add")]
+    (card,) = findings(pb.Report(findings=[pb.Finding(rule="GD201", places=places)])).cards
+    assert [place.short for place in card.places] == ["in aten::mm, range epoch", "in aten::add"]
