@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -20,13 +21,10 @@ _NOT_COMPUTING: Final = frozenset({"collective", "copy", "set"})
 
 # The first inputs of an operator. Later ones are scalars and options.
 _INPUTS: Final = 6
+_UNKNOWN: Final = (math.nan,) * _INPUTS
 
 # If the operators of all ranks differ, there is a column for each row.
 _MOST_CELLS: Final = 4_000_000
-
-
-_Cell = tuple[int, int, int, int, tuple[float, ...] | None]
-"""Member, kind of kernel, how often it ran, how long, and the sizes of its operator's inputs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,19 +45,18 @@ class KernelsCompared:
 
 def compare_kernels(members: Sequence[Digest], role: Int64) -> KernelsCompared:
     """Compare each rank's kernels, by operator, with those of the ranks of the same role."""
-    cells, kinds = _cells(members)
+    tables, kinds = _tables(members)
     width = max(1, min(kinds, _MOST_CELLS // max(1, len(members))))
-    time = np.zeros((len(members), width))
-    count = np.zeros((len(members), width))
-    shaped = np.zeros((len(members), width))
+    time, count, shaped = np.zeros((3, len(members), width))
     elements = np.zeros((len(members), width, _INPUTS))
-    for index, number, times_run, took, sizes in cells:
-        if number < width:
-            time[index, number] += took
-            count[index, number] += times_run
-            if sizes is not None:
-                shaped[index, number] += took
-                elements[index, number] += np.multiply(sizes, times_run)
+    for index, (table, times_run, took) in enumerate(tables):
+        some = table.kind < width
+        kind, row, sizes = table.kind[some], table.row[some], table.sizes[some]
+        known = ~np.isnan(sizes[:, 0])
+        np.add.at(time[index], kind, took[row])
+        np.add.at(count[index], kind, times_run[row])
+        np.add.at(shaped[index], kind[known], took[row[known]])
+        np.add.at(elements[index], kind[known], sizes[known] * times_run[row[known], None])
     found = KernelsCompared(*(np.full(len(members), np.nan) for _ in range(4)))
     for one in np.unique(role).tolist():
         own = np.flatnonzero(role == one)
@@ -68,22 +65,41 @@ def compare_kernels(members: Sequence[Digest], role: Int64) -> KernelsCompared:
     return found
 
 
-def _cells(members: Sequence[Digest]) -> tuple[list[_Cell], int]:
-    """Return each member's kernels by kind, and the number of kinds."""
+class _Table(NamedTuple):
+    """Rows of a table that compute: which ones, the kind of kernel of each, shape (r,), and the sizes of its
+    operator's inputs, shape (r, _INPUTS), NaN if they are not known."""
+
+    row: Int64
+    kind: Int64
+    sizes: Float64
+
+
+def _tables(members: Sequence[Digest]) -> tuple[list[tuple[_Table, Int64, Int64]], int]:
+    """Return each member's rows that compute, how often each ran and how long, and the number of kinds."""
     names: dict[tuple[str, str], int] = {}
-    cells: list[_Cell] = []
-    for index, member in enumerate(members):
+    # Ranks of a job run the same kernels.
+    known: dict[tuple[tuple[str, ...], ...], _Table] = {}
+    found = []
+    for member in members:
         kernels = member.kernels.slice(0, ROWS_COMPARED)
-        columns = (texts(kernels, name) for name in ("family", "name", "operator", "shapes"))
-        counts, times = numbers(kernels, "count").tolist(), numbers(kernels, "time_ns").tolist()
-        for (family, name, operator, shapes), count, time in zip(
-            zip(*columns, strict=True), counts, times, strict=True
-        ):
-            if family not in _NOT_COMPUTING and name not in ("", REST):
-                # Which kernel an operator runs depends on the shapes; without an operator, the name is all.
-                key = (operator, family) if operator else ("", name)
-                cells.append((index, names.setdefault(key, len(names)), count, time, _elements(shapes)))
-    return cells, len(names)
+        columns = tuple(tuple(texts(kernels, name)) for name in ("family", "name", "operator", "shapes"))
+        if columns not in known:
+            known[columns] = _table(columns, names)
+        found.append((known[columns], numbers(kernels, "count"), numbers(kernels, "time_ns")))
+    return found, len(names)
+
+
+def _table(columns: Sequence[Sequence[str]], names: dict[tuple[str, str], int]) -> _Table:
+    row, kind, sizes = [], [], []
+    for number, (family, name, operator, shapes) in enumerate(zip(*columns, strict=True)):
+        if family not in _NOT_COMPUTING and name not in ("", REST):
+            # Which kernel an operator runs depends on the shapes; without an operator, the name is all.
+            key = (operator, family) if operator else ("", name)
+            row.append(number)
+            kind.append(names.setdefault(key, len(names)))
+            sizes.append(_elements(shapes) or _UNKNOWN)
+    of_inputs = np.array(sizes, np.float64).reshape(-1, _INPUTS)
+    return _Table(np.array(row, np.int64), np.array(kind, np.int64), of_inputs)
 
 
 def _compare(
