@@ -234,11 +234,11 @@ def _attention(operator: str, inputs: Inputs) -> Cost:
         pairs //= 2
     # Forward: query × key and weights × value. Backward: the scores again and the gradients of query and key
     # are products over the size of a query, the gradients of weights and value over that of a value.
-    over_query, over_value = (3, 2) if row.backward else (1, 1)
+    over_query, over_value, passes = (3, 2, 2) if row.backward else (1, 1, 1)
     operations = 2 * pairs * (over_query * query[3] + over_value * value[3])
     moved = (2 * math.prod(query) + math.prod(key) + math.prod(value)) * NUMBER_BYTES[number]
     sizes = (query[0], query[heads], query[tokens], key[tokens], query[3])
-    return Cost(OperatorKind.ATTENTION, number, operations, moved * (2 if row.backward else 1), sizes)
+    return Cost(OperatorKind.ATTENTION, number, operations, moved * passes, sizes)
 
 
 def _experts(_: str, inputs: Inputs) -> Cost:

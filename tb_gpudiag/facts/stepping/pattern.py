@@ -98,18 +98,17 @@ def _change(length_ns: Int64, steps: Int64) -> Pattern | None:
     split = _best_split(length)
     after = np.arange(len(steps)) >= split
     levels = np.where(after, np.median(length[after]), np.median(length[~after]))
-    rises = bool(np.median(length[after]) > np.median(length[~after]))
+    slow, line_shape, level_shape = ~after, Shape.FALLING, Shape.FASTER
+    half = np.arange(len(steps)) < len(steps) // 2
+    if np.median(length[after]) > np.median(length[~after]):
+        slow, half, line_shape, level_shape = after, ~half, Shape.RISING, Shape.SLOWER
     at = np.arange(len(length), dtype=np.float64)
     line = np.polyval(np.polyfit(at, length, 1), at)
     if _trend(length) and np.abs(length - line).sum() < np.abs(length - levels).sum():
-        half = np.arange(len(steps)) >= len(steps) // 2
-        slow = half if rises else ~half
-        return Pattern(Shape.RISING if rises else Shape.FALLING, steps[slow], steps[~slow])
-    slow = after if rises else ~after
+        return Pattern(line_shape, steps[half], steps[~half])
     if not _apart(length_ns[steps], slow):
         return None
-    shape = Shape.SLOWER if rises else Shape.FASTER
-    return Pattern(shape, steps[slow], steps[~slow])
+    return Pattern(level_shape, steps[slow], steps[~slow])
 
 
 def _apart(length_ns: Int64, slow: Bool) -> bool:

@@ -193,7 +193,7 @@ def _saved_by_even_work(facts: JobFacts, uneven: Uneven) -> Saving | None:
         found = facts.saved_range_ns(EVEN_WORK)
     else:
         even_ns, dropped_ns = (facts.saved_ns(one) for one in (EVEN_WORK, JobChange(None, members)))
-        own = finding_of_late(facts, uneven) is not None
+        own = finding_of_late(facts, uneven).rule != ""
         found = None
         if even_ns is not None and dropped_ns is not None:
             # Work that is another program cannot be shared: the replay shares what all ranks run.

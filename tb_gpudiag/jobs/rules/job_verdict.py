@@ -265,10 +265,8 @@ def _stragglers(facts: JobFacts) -> str:
     if slowdown is None:
         return ""
     saved = _saved(slowdown)
-    minor = saved < LEAST_SHARE
+    how_much, joint = ("is minor", "but") if saved < LEAST_SHARE else ("costs more", "and")
     latest = "".join(
-        f"rank {facts.set.ranks[member]} is latest, {'but' if minor else 'and'} "
-        for member in list(slowdown.by_member)[:1]
+        f"rank {facts.set.ranks[member]} is latest, {joint} " for member in list(slowdown.by_member)[:1]
     )
-    how_much = "is minor" if minor else "costs more"
     return f"Waiting for other ranks {how_much}: {latest}removing all stragglers saves {share(saved)}."

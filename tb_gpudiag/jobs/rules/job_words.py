@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from tb_gpudiag.arrays import Bool, Int64
-from tb_gpudiag.rules.answer import CannotTell, Evidence, Place, SavingBasis
+from tb_gpudiag.rules.answer import CannotTell, Evidence, Place
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import in_quotes, numbers_text, one_line, ranks_text
 from tb_gpudiag.wording.vocabulary import CAUSES, term
@@ -126,5 +126,6 @@ def at_most(facts: JobFacts, freed_ns: int, *, sure_ns: int = 0, beyond: str = "
     sure_ns: transfers that the job does not need, while nothing computes. On a CPU, all ranks are in them,
     and do without them what they do now. A GPU's host may take as long for its other work: nothing is sure.
     """
-    basis: SavingBasis = "at most" if facts.on_gpu else "estimate"
-    return Saving(0 if facts.on_gpu else min(sure_ns, freed_ns), freed_ns, basis, beyond)
+    if facts.on_gpu:
+        return Saving(0, freed_ns, "at most", beyond)
+    return Saving(min(sure_ns, freed_ns), freed_ns, "estimate", beyond)

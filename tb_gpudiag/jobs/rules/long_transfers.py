@@ -145,24 +145,27 @@ def _of_micro_batches(facts: JobFacts) -> Bool:
 def _each_micro_batch(facts: JobFacts, exposed_ns: int) -> Finding:
     chosen = _of_micro_batches(facts)
     gathers = chosen & facts.operations.of_kinds({"all_gather"})
-    sharded = bool((chosen & _called_by(facts, FSDP)).any())
+    sure_ns = _transfer_ns(facts, chosen)
+    said = _REPLICATED, REDUCE_ONCE, Severity.WARNING
+    if (chosen & _called_by(facts, FSDP)).any():  # there may be memory for some units only
+        said, sure_ns = (_SHARDED, KEEP_WHOLE, Severity.INFO), 0
+    summary, fix, severity = said
     freed_ns = exposed_ns if facts.on_gpu else _length_ns(facts, chosen)
     what = "FSDP gathers weights and reduces gradients" if gathers.any() else "Gradients are reduced"
     return Finding(
         title=f"{what} in each micro-batch, although the optimizer steps after the last one: "
         f"{share(exposed_ns, facts.job_ns)} of the time",
-        summary=_SHARDED if sharded else _REPLICATED,
-        fix=KEEP_WHOLE if sharded else REDUCE_ONCE,
+        summary=summary,
+        fix=fix,
         places=called_from(facts, chosen),
         cost_ns=exposed_ns,
-        # There may be memory for some units only.
-        saving=at_most(facts, freed_ns, sure_ns=0 if sharded else _transfer_ns(facts, chosen)),
+        saving=at_most(facts, freed_ns, sure_ns=sure_ns),
         evidence=[
             *_repeated(facts, "Reductions", "Reductions before the last micro-batch's", chosen & ~gathers),
             *_repeated(facts, "Gathers", "Gathers after the first micro-batch's", gathers),
             Evidence.of_window("Exposed", exposed_ns, facts.job_ns),
         ],
-        severity=Severity.INFO if sharded else Severity.WARNING,
+        severity=severity,
     )
 
 

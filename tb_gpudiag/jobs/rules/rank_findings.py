@@ -135,7 +135,10 @@ def shared_message(shared: SharedFinding, facts: JobFacts, whole: Whole) -> pb.F
     return message
 
 
-def finding_of_late(facts: JobFacts, uneven: Uneven) -> pb.Finding | None:
+NO_FINDING: Final = pb.Finding()
+
+
+def finding_of_late(facts: JobFacts, uneven: Uneven) -> pb.Finding:
     """Return what the report of the first uneven rank finds, and the reports of most others do not, if it is
     about the part of the steps that takes longer, and explains how much. A mode does."""
     members, late, first = facts.set.members, uneven.members, int(uneven.members[0])
@@ -150,7 +153,7 @@ def finding_of_late(facts: JobFacts, uneven: Uneven) -> pb.Finding | None:
         and (family_of(one.rule) == "kernels") is (uneven.part == "computing")
         and sum(one.rule in rules for rules in others) <= MOST_RANKS * len(others)
     ]
-    return max(own, key=lambda one: one.cost_us, default=None)
+    return max(own, key=lambda one: one.cost_us, default=NO_FINDING)
 
 
 def is_shared(facts: JobFacts, lost_ns: int) -> bool:
@@ -164,16 +167,13 @@ def is_shared(facts: JobFacts, lost_ns: int) -> bool:
     return False
 
 
-def own_report_text(finding: pb.Finding | None) -> str:
+def own_report_text(finding: pb.Finding) -> str:
     """Return what the late rank's own report says, inside a summary; "" if nothing explains it."""
-    return (
-        ""
-        if finding is None
-        else one_line(f" Its own report says: {finding.title} ({finding.rule}).", TITLE_LIMIT)
-    )
+    said = f" Its own report says: {finding.title} ({finding.rule})."
+    return one_line(said, TITLE_LIMIT) if finding.rule else ""
 
 
-def places_of(finding: pb.Finding | None) -> list[Place]:
+def places_of(finding: pb.Finding) -> list[Place]:
     """Return the places of a rank's own finding."""
     return [
         Place(
@@ -186,7 +186,7 @@ def places_of(finding: pb.Finding | None) -> list[Place]:
             module=place.module,
             range=place.range,
         )
-        for place in (finding.places if finding is not None else ())
+        for place in finding.places
     ]
 
 
@@ -208,9 +208,10 @@ def late_places(facts: JobFacts, members: Int64, part: str) -> list[Place]:
     return most_places(operations.place.texts, more)
 
 
-def fix_of(finding: pb.Finding | None) -> Fix | None:
-    """Return the fix of a rank's own finding."""
-    return None if finding is None else Fix(finding.fix.text, finding.fix.code, finding.fix.url)
+def fix_of(finding: pb.Finding, otherwise: Fix) -> Fix:
+    """Return the fix of a rank's own finding, if it has one."""
+    fix = finding.fix
+    return Fix(fix.text, fix.code, fix.url) if fix.text else otherwise
 
 
 def _is_own(finding: pb.Finding) -> bool:

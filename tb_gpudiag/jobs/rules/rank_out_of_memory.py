@@ -6,7 +6,7 @@ from __future__ import annotations
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.rank_memory import AgainstOthers
 from tb_gpudiag.jobs.rules.job_words import capitalized, ranks_evidence
-from tb_gpudiag.jobs.rules.rank_findings import fix_of, places_of
+from tb_gpudiag.jobs.rules.rank_findings import NO_FINDING, fix_of, places_of
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, RuleAnswer, place_at
 from tb_gpudiag.rules.rule import family_of, page_fixes
 from tb_gpudiag.wording.format import more_bytes, ranks_text, size_bytes
@@ -28,7 +28,8 @@ def check(facts: JobFacts) -> RuleAnswer:
     )
     found = memory.against_others(first)
     of_memory = (one for one in facts.set.members[first].findings if family_of(one.rule) == "memory")
-    own = next(of_memory, None)
+    holds_more = found.holds == "more"
+    own = NO_FINDING if holds_more else next(of_memory, NO_FINDING)
     evidence = {
         "Requested": requested,
         "Allocated at its peak": allocated,
@@ -39,13 +40,13 @@ def check(facts: JobFacts) -> RuleAnswer:
         title=f"{capitalized(ranks_text(facts.ranks(failed)))} ran out of memory: an allocation of "
         f"{size_bytes(requested)} failed{f' {memory.failed_at[first]}'.rstrip()}",
         summary=_compared(f"rank {facts.set.ranks[first]}", allocated, found),
-        fix=fix_of(own if found.holds != "more" else None) or FIXES["even"],
+        fix=fix_of(own, FIXES["even"]),
         leads=True,
         evidence=[
             ranks_evidence(facts, failed),
             *(Evidence(label, size(bytes)) for label, bytes in evidence.items() if bytes),
         ],
-        places=[place_at(at) for at, _ in found.places] if found.holds == "more" else places_of(own),
+        places=[place_at(at) for at, _ in found.places] if holds_more else places_of(own),
     )
 
 

@@ -63,7 +63,7 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
     said, device = (finding_of_late(facts, uneven), "GPU" if facts.on_gpu else "CPU")
     # A problem in more than one step that most others do not have is no chance, however often it happens.
     often = uneven.steps >= LEAST_STEPS and not uneven.lacks_cores
-    chance = uneven.may_be_chance and not (often and said is not None and said.severity > pb.Finding.INFO)
+    chance = uneven.may_be_chance and not (often and said.severity > pb.Finding.INFO)
     doubt = "In so few steps it may be chance: record more."
     if not uneven.once:
         doubt = "Another process may have had its cores: record again."
@@ -120,7 +120,7 @@ def _saving(uneven: Uneven, chance: bool) -> Saving:
 
 def _why(uneven: Uneven, its: str, device: str) -> str:
     whose = capitalized(its)
-    kernels = "kernels" if device == "GPU" else "operators"
+    kernels, spends = ("kernels", "GPU spends") if device == "GPU" else ("operators", "host spends")
     if uneven.work == "slower":
         return (
             f"{whose} {kernels} take {figures(uneven.slower)} times as long as the same {kernels} with the "
@@ -134,15 +134,14 @@ def _why(uneven: Uneven, its: str, device: str) -> str:
             f"{whose} {device} computes longer. The traces do not show whether it computes more: shapes were "
             "not recorded."
         )
-    spends = "GPU spends" if device == "GPU" else "host spends"
     return f"{whose} {spends} the time on {part_text(uneven.part)}."
 
 
-def _fix(uneven: Uneven, device: str, said: pb.Finding | None) -> Fix:
-    if said is not None and said.rule in ids_of("mode"):
-        return fix_of(said) or _READ_ITS_REPORT
-    known = None if (device, uneven.part) == ("CPU", "computing") else FIXES.get(uneven.part)
-    return known or fix_of(said) or _READ_ITS_REPORT
+def _fix(uneven: Uneven, device: str, said: pb.Finding) -> Fix:
+    own = fix_of(said, _READ_ITS_REPORT)
+    if said.rule in ids_of("mode") or (device, uneven.part) == ("CPU", "computing"):
+        return own
+    return FIXES.get(uneven.part, own)
 
 
 _READ_ITS_REPORT = Fix(

@@ -16,6 +16,7 @@ from tb_gpudiag.jobs.rules.job_words import (
     ranks_evidence,
 )
 from tb_gpudiag.jobs.rules.rank_findings import (
+    NO_FINDING,
     finding_of_late,
     fix_of,
     late_places,
@@ -82,14 +83,16 @@ def _in_turn(facts: JobFacts, window_ns: int) -> Finding | None:
     if saved_ns is None or between is None:
         return None
     # Ranks that share cores differ a little by chance. Other steps would show that.
-    if (saved_ns if facts.on_gpu else between[0]) < LEAST_SHARE * window_ns:
+    surely_ns, saving = between[0], Saving(0, between[1], "estimate")
+    if facts.on_gpu:
+        surely_ns, saving = saved_ns, Saving(*between, "replayed")
+    if surely_ns < LEAST_SHARE * window_ns:
         return None
     batches = "microbatches" if PIPELINE in facts.parallelism else "batches"
     barriers, waits = "", facts.waits
     of_barriers = facts.operations.of_kinds({"barrier"})[waits.row]
     if 2 * waits.waiting_ns[of_barriers].sum() >= waits.waiting_ns.sum():
         barriers = " Most of the waiting is in barriers: without them, only the sums of the batches count."
-    saving = Saving(*between, "replayed") if facts.on_gpu else Saving(0, between[1], "estimate")
     return Finding(
         title=f"{capitalized(batches)} are uneven: {time_ns(saved_ns / steps)} per step lost",
         summary="Ranks with the same role compute about equally long in all, but each in turn has the "
@@ -137,7 +140,7 @@ def _turns_share(facts: JobFacts) -> float:
 
 
 def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
-    per_step, said = time_ns(uneven.high_ns / uneven.of_steps), None
+    per_step, said = time_ns(uneven.high_ns / uneven.of_steps), NO_FINDING
     work = facts.kernels.work[uneven.members]
     times = ratio(float(np.nanmax(work)), "as much as the peers") if np.isfinite(work).any() else None
     if uneven.pattern == "varying":
@@ -160,7 +163,7 @@ def _finding(facts: JobFacts, uneven: Uneven, window_ns: int) -> Finding:
     return Finding(
         title=title,
         summary=summary,
-        fix=fix_of(said) or (FIXES["experts"] if EXPERT in facts.parallelism else FIXES["batches"]),
+        fix=fix_of(said, FIXES["experts" if EXPERT in facts.parallelism else "batches"]),
         cost_ns=uneven.high_ns,
         saving=Saving(0, uneven.high_ns, "estimate"),
         evidence=[

@@ -109,7 +109,10 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
     kind, parts = loader_kind(facts.host), load_parts(facts.host, event, length_ns)
     receiving = parts.get(LoadPart.RECEIVE, 0) > parts.get(LoadPart.WAIT, 0)
     starting = intersect(facts.loader_starts.again, lost.stretches(chosen))
-    anew = 2 * starting.total >= max(1, cost_ns)
+    anew, least, of_new = 2 * starting.total >= max(1, cost_ns), None, ""
+    if anew:  # nothing is loaded ahead of an iterator's first batch
+        least = Removal()
+        of_new = " Most of it is for new iterators: nothing is loaded ahead of a first batch."
     crowded = oversubscribed_sentence(facts.host_work.interruptions) if kind == MULTI_PROCESS_ITERATOR else ""
     mostly = [task for task in _DECIDES[bool(parts)] if tasks.get(task, 0) >= MOSTLY * cost_ns]
     once_ns = int(length_ns[marked(facts.host_work.same_for_items, event)].sum())
@@ -135,7 +138,7 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
         title=lost.sentence("Data loading", cost_ns),
         summary=f"{who}Nothing can launch until the next batch arrives. "
         "Loading can overlap with computing, so most of this time is avoidable."
-        + (" Most of it is for new iterators: nothing is loaded ahead of a first batch." if anew else "")
+        + of_new
         + (f" {crowded} More workers may make that worse." if crowded else ""),
         fix=replace(fixes[0], code=code),
         cost_ns=cost_ns,
@@ -160,10 +163,7 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
         ranges=lost.ranges(chosen),
         claims=lost.claims(chosen),
         slowed=Slowed(lost.stretches(chosen), _least_share(facts, lost)),
-        # Nothing is loaded ahead of an iterator's first batch.
-        removable=Removable(
-            Removal(host_time(facts.main_thread_spans, Cause.INPUT)), least=Removal() if anew else None
-        ),
+        removable=Removable(Removal(host_time(facts.main_thread_spans, Cause.INPUT)), least=least),
     )
 
 

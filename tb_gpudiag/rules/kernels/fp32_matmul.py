@@ -64,13 +64,13 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     matmuls_ns, others_ns = half_saving_ns(time, fp32, cost_ns, peaks)
     tensor = kernels.arithmetic == Arithmetic.TENSOR_CORES
     mostly_bf16 = 2 * time.total_ns(bf16) > time.total_ns(fp32)
+    number_format, why = "FP32", f"{_FP32} {tf32.formats}"
+    if mostly_bf16:
+        number_format, why = "bf16", _BF16
     return Finding(
-        title=f"{time.of_window(cost_ns)} of the time goes to {'bf16' if mostly_bf16 else 'FP32'} "
+        title=f"{time.of_window(cost_ns)} of the time goes to {number_format} "
         f"{_operations(kernels, fp32)} that cannot use tensor cores",
-        summary=_BF16
-        if mostly_bf16
-        else "Matmuls and convolutions run in full FP32 on the CUDA cores. This GPU's tensor cores are "
-        f"faster, but unused meanwhile. {tf32.formats}",
+        summary=why,
         fix=_fix(tf32, facts.job.training, mostly_bf16=mostly_bf16),
         removable=_removable(time, fp32, cost_ns, (tf32_ns, matmuls_ns)),
         evidence=[
@@ -176,6 +176,10 @@ _UNKNOWN = _FASTER._replace(
     fix="Try TF32, or use mixed precision",
 )
 
+_FP32 = (
+    "Matmuls and convolutions run in full FP32 on the CUDA cores. This GPU's tensor cores are faster, but "
+    "unused meanwhile."
+)
 _BF16 = (
     "The tensor cores of this GPU generation take FP16, but not bf16: matmuls in bf16 run on the CUDA cores, "
     "no faster than in FP32."

@@ -78,14 +78,12 @@ def _fix(job: JobKind, *, compiled: bool, convolves: bool) -> Fix:
             f"Let {job.server.value} compile the model, with its fusion passes.",
             CODE.get(job.server.value.lower(), CODE["server"]),
         )
-    rest = (
-        "whether graph breaks keep torch.compile from fusing the rest."
-        if compiled
-        else "let a compiler fuse the rest."
-    )
+    rest, code = "let a compiler fuse the rest.", CODE["compile"]
+    if compiled:
+        rest, code = "whether graph breaks keep torch.compile from fusing the rest.", CODE["graph_breaks"]
     return Fix(
         f"Check whether the copies and casts are needed at all, and {rest}",
-        CODE["graph_breaks" if compiled else "compile"]
+        code
         + (f"\n{CODE['fused_optimizer']}" if job.training else "")
         + (f"\n{CODE['channels_last']}" if convolves else ""),
         "https://docs.pytorch.org/docs/stable/generated/torch.compile.html",

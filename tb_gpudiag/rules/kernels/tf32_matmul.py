@@ -30,7 +30,9 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     if time.share(time.busy_ns) < levels.HALF:
         return Clear(f"the GPU is busy {time.of_window(time.busy_ns)} of the step window: it waits, mostly")
     others = time.with_32_bits & ~tf32
-    compare = "Compare the results." if facts.job.training is False else "Compare the loss."
+    compare, code = "Compare the loss.", "bf16"
+    if facts.job.training is False:
+        compare, code = "Compare the results.", "inference"
     return Finding(
         title=f"TF32 matmuls take {time.of_window(free.total)} of the time; bf16 has twice the rate",
         summary="FP32 matmuls run on tensor cores as TF32 already. 16-bit formats have twice TF32's rate, "
@@ -38,7 +40,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         "whether their precision is enough.",
         fix=Fix(
             f"Try mixed precision. {compare}",
-            CODE["inference" if facts.job.training is False else "bf16"],
+            CODE[code],
             "https://docs.pytorch.org/docs/stable/amp.html",
         ),
         removable=Removable(

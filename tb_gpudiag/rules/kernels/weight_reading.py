@@ -81,14 +81,19 @@ def _tokens(facts: Facts, at_ns: Int64) -> Int64:
     return found
 
 
+_URL = "https://docs.pytorch.org/ao/stable/workflows/inference.html"
+
+
 def _fix(server: Server | None) -> Fix:
-    more = f"let {server.value} run more of them" if server is not None else "put more of them"
-    code = CODE["other"] if server is None else CODE.get(server.value.lower(), CODE["server"])
+    more, code, url = "put more of them", CODE["other"], _URL
+    if server is not None:
+        more, url = f"let {server.value} run more of them", ""
+        code = CODE.get(server.value.lower(), CODE["server"])
     return Fix(
         f"If requests wait, {more} in each step. If none do, quantize the weights (FP8, INT8 or INT4), or "
         "decode speculatively. Compare the results.",
         code,
-        "https://docs.pytorch.org/ao/stable/workflows/inference.html" if server is None else "",
+        url,
     )
 
 

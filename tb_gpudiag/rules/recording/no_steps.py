@@ -19,15 +19,17 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     steps = len(inferred) if inferred is not None and inferred.are_steps else 0
     if server is not None:
         return Clear(f"{server.value} marks no steps; {number(steps, 'step')} inferred from launches")
+    lacks = ", so there are no figures per step"
+    over = (
+        "All figures are over the whole recording, including whatever came before the first step and after "
+        "the last one."
+    )
+    if steps:
+        lacks = ""
+        over = "Its launches repeat: the figures are over these inferred steps. Marks are more reliable."
     return Finding(
-        title="No steps are marked" + ("" if steps else ", so there are no figures per step"),
-        summary="The trace contains no ProfilerStep marks. "
-        + (
-            "Its launches repeat: the figures are over these inferred steps. Marks are more reliable."
-            if steps
-            else "All figures are over the whole recording, including whatever came before the first step "
-            "and after the last one."
-        ),
+        title=f"No steps are marked{lacks}",
+        summary=f"The trace contains no ProfilerStep marks. {over}",
         fix=record_again("Give the profiler a schedule, and call prof.step() at the end of each step."),
         evidence=[
             Evidence("Marked steps", number(0)),

@@ -88,16 +88,16 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
 def _slowed(facts: Facts) -> Finding:
     lead, estimated = lost_lead(facts), unslowed(facts)
     if lead is not None:
-        title = f"which began {time_ns(lead.lead_ns)} ahead of the GPU and fell behind"
+        title = f", which began {time_ns(lead.lead_ns)} ahead of the GPU and fell behind"
         why = (
             "Without the profiler it must have launched faster than the GPU works: otherwise it could not "
             "have been ahead. "
         )
     else:
         assert estimated is not None
-        title, why = estimate(facts, estimated), ""
+        title, why = f": {estimate(facts, estimated)}", ""
     return Finding(
-        title=f"The recording itself probably slows the host{', ' if lead else ': '}{title}",
+        title=f"The recording itself probably slows the host{title}",
         summary=f"{slowed_sentences(facts)[0]} {why}Findings about the host may be the profiler's own.",
         fix=Fix(f"{measure(facts)}{_if_the_host_limits(facts)}", CODE["measure"], PROFILER_URL),
         evidence=[

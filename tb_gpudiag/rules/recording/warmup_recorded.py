@@ -142,12 +142,13 @@ def _first_run_on_cpu(facts: Facts) -> Finding | None:
     if once_ns < max(1, MOST * lost.window_ns):
         return None
     cold = share_of(once_ns, lost.window_ns, "of the recording")
-    starts = len(facts.loader_starts.once) > 0
+    what = "First-run work"
     text = "Run a few steps before recording: increase wait and warmup in the schedule."
-    if starts:
+    if len(facts.loader_starts.once) > 0:
+        what = "Starting a data loader"
         text = f"For a batch or two, use num_workers=0: starting and stopping workers takes longer. {text}"
     return Finding(
-        title=f"{'Starting a data loader' if starts else 'First-run work'} takes {cold}",
+        title=f"{what} takes {cold}",
         summary="The main thread did what happens once. Nothing here shows how fast the job is in its steady "
         "state.",
         fix=record_again(text),

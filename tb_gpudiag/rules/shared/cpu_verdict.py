@@ -30,8 +30,8 @@ def cpu_verdict(facts: Facts, lost: Lost, unseen_ns: int) -> tuple[str, str]:
     if waiting_ns >= MOST * lost.window_ns:
         waited = share(waiting_ns, lost.window_ns)
         for_engine = facts.request_waits.for_engine
-        said = (FOR_ENGINE if for_engine else NO_REQUESTS).format(all_requests=waited)
-        return "unknown" if for_engine else "requests", said
+        limiter, said = ("unknown", FOR_ENGINE) if for_engine else ("requests", NO_REQUESTS)
+        return limiter, said.format(all_requests=waited)
     spent = cpu_time(lost, facts.host_work.small_operators)
     start, took = no_gpu_sentence(facts.gpu_use), lost.share(spent.profiler_ns)
     if took >= LIMITER_SHARE:

@@ -146,13 +146,14 @@ def freeing_finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
     """Time that goes into freeing large blocks of host memory. A thread of the loader may take Python's lock
     as it frees a batch, so that pinning promises nothing."""
     cost_ns, times = lost.total_ns(chosen), len(facts.freeing.start)
-    of_workers = loader_kind(facts.host) == MULTI_PROCESS_ITERATOR
-    batches = " They are batches that the loader's workers made, in shared memory." if of_workers else ""
+    batches, fix = "", "keep_buffers"
+    if loader_kind(facts.host) == MULTI_PROCESS_ITERATOR:
+        batches, fix = " They are batches that the loader's workers made, in shared memory.", "free_batches"
     return Finding(
         title=lost.sentence("Freeing host memory", cost_ns),
         summary="Before the next launch, the host gives large blocks of memory back to the system, which "
         f"takes longer the larger they are.{batches}",
-        fix=FIXES["free_batches" if of_workers else "keep_buffers"],
+        fix=FIXES[fix],
         case="freeing",
         evidence=[
             Evidence.of_window("Idle while freeing memory", cost_ns, lost.window_ns),
@@ -236,14 +237,13 @@ def _of_unseen_work(general: Finding, lost: Lost, *, first_call: bool) -> Findin
     cost_share = lost.share(general.cost_ns)
     worth_recording = cost_share >= ERROR_SHARE
     title, start = _UNSEEN[lost.device == NO_DEVICE]
+    compiles, record = (_COMPILES, _CALL_FIRST) if first_call else ("", "Record again")
     return replace(
         general,
         title=title.format(share(cost_share)),
-        summary=f"{start}: it may be {_COMPILES if first_call else ''}Python, a lock, a sleep, file access "
-        "or another library.",
+        summary=f"{start}: it may be {compiles}Python, a lock, a sleep, file access or another library.",
         fix=Fix(
-            f"{_CALL_FIRST if first_call else 'Record again'} with operators and Python stacks, to see what "
-            "the host does.",
+            f"{record} with operators and Python stacks, to see what the host does.",
             f"{CODE['with_stacks']}\n",
         ),
         evidence=[evidence for evidence in general.evidence if evidence.label not in _NAMED],
@@ -282,8 +282,9 @@ def _fix(time: HostPart, case: Case) -> Fix:
     else:
         # A larger batch makes it a smaller part, but an optimizer does the same for any batch.
         larger = "a bigger batch, " if time.updating < levels.HALF else ""
-        ways = f"{'torch.compile, ' if launching else ''}{larger}"
-        what = "Python time per launch" if launching else "host time between launches"
+        what, ways = "host time between launches", larger
+        if launching:
+            what, ways = "Python time per launch", f"torch.compile, {larger}"
         text = f"Cut {what}: {ways}{'or ' if ways else ''}move this work off the training thread."
     parts = [] if time.facts.recorded.stacks else [f"{CODE['with_stacks']}\n"]
     parts += [advice.code] if launching else []

@@ -125,8 +125,8 @@ def unaligned_sizes(inner: int, columns: int) -> str:
     odd = sorted({size for size in (inner, columns) if size % MULTIPLE})
     if not odd:
         return ""
-    multiples = f"a multiple of {MULTIPLE}" if len(odd) == 1 else f"multiples of {MULTIPLE}"
-    return f"misaligned: {' and '.join(map(str, odd))} {'is' if len(odd) == 1 else 'are'} not {multiples}"
+    are = "is not a multiple" if len(odd) == 1 else "are not multiples"
+    return f"misaligned: {' and '.join(map(str, odd))} {are} of {MULTIPLE}"
 
 
 def _convolution(batch: int, positions: int, inputs: int, outputs: int) -> str:
