@@ -274,6 +274,21 @@ def test_a_new_iterator_in_each_step_loads_nothing_ahead(tmp_path: Path) -> None
     assert saved.high_ns >= 1_770_000
 
 
+def test_stopping_the_workers_of_an_iterator_is_loading(tmp_path: Path) -> None:
+    """An iterator that is dropped waits for its workers to end."""
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    for step in range(30):
+        at = 1_000 * step
+        main.step(step, at=at, us=1_000)
+        main.frame("torch/utils/data/dataloader.py(1703): __del__", at=at, us=500)
+        main.frame("torch/utils/data/dataloader.py(1606): _shutdown_workers", at=at + 1, us=498)
+        main.frame("multiprocessing/popen_fork.py(36): wait", at=at + 2, us=490)
+        main.op("aten::mm", at=at + 510, us=480)
+    found = finding(RULE.check(facts_of(trace, tmp_path)))
+    assert found.cost_ns == pytest.approx(30 * 498_000, rel=0.01)
+
+
 def _iterator_without_stacks(main: HostThread, at: float) -> None:
     """The seed that a loader draws for its workers, and then nothing that an event shows."""
     main.op("aten::empty", at=at, us=3).op("aten::random_", at=at + 4, us=3)
