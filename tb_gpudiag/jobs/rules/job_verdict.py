@@ -249,7 +249,7 @@ def _waiting(facts: JobFacts) -> str:
     who = ", ".join(f"rank {numbers_text([rank])} in {times}" for rank, times in ranked)
     last = f" Last to arrive: {who} of {judged} after the first." if late else ""
     return (
-        f"In {collectives} each rank waits {time_ns(waiting)} for later ranks; the transfers "
+        f"In {collectives} a rank waits {time_ns(waiting)} for later ones, on average; the transfers "
         f"take {time_ns(transfer)} in all.{last}"
     )
 
