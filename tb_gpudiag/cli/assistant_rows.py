@@ -128,7 +128,7 @@ def site_row(device: str, what: str, site: Mapping[str, Any]) -> AnswerRow:
 def held_row(one: Mapping[str, Any]) -> AnswerRow:
     """Return what of the memory at the peaks of two sides differs at a place."""
     was = {"base_line": one["base_place"]["line"]} if "base_place" in one else {}
-    row = row_of(one, "device kind allocator base_bytes candidate_bytes")
+    row = row_of(one, "device kind operator=allocator base_bytes candidate_bytes")
     return {**row, "place": place_text(one["place"]), **was}
 
 

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Int32, Int64, Numbers, summed
+from tb_gpudiag.arrays import NONE, Int32, Int64, Numbers, marked, summed
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import groups, numbered
 from tb_gpudiag.facts.core.matching import match
@@ -32,9 +32,13 @@ def by_operator(host: Host, event: Numbers, weight_ns: Int64) -> list[tuple[str,
     return [(host.name(one), ns) for one, ns in _added(host, event, weight_ns, host.events.name)]
 
 
-def by_inputs(host: Host, event: Numbers, weight_ns: Int64) -> list[tuple[int, int]]:
-    """The same by operator and the shapes of its inputs: one of those events, and the time."""
-    return _added(host, event, weight_ns, host.events.name, host.events.shapes)
+def by_inputs(host: Host, event: Numbers, weight_ns: Int64) -> list[tuple[str, str, int]]:
+    """The same by operator and the shapes of its inputs, such as `[[64, 512], [512, 512]]`, of operators with
+    recorded shapes."""
+    events = host.events
+    shaped = marked(events.shapes != NONE, event)
+    found = _added(host, event[shaped], weight_ns[shaped], events.name, events.shapes)
+    return [(host.name(one), events.input_shapes[events.shapes[one]], ns) for one, ns in found]
 
 
 def _added(host: Host, event: Numbers, weight_ns: Int64, *by: Int32) -> list[tuple[int, int]]:

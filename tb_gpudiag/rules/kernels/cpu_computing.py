@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tb_gpudiag.arrays import NONE, Bool, marked
+from tb_gpudiag.arrays import Bool, marked
 from tb_gpudiag.facts.core.places import by_inputs, by_operator
 from tb_gpudiag.facts.core.steady import MOST
 from tb_gpudiag.facts.facts import Facts
@@ -70,11 +70,9 @@ def _general(facts: Facts, lost: Lost, spent: CpuTime) -> Finding:
         compiled = facts.launches.modes.compiled.total > 0
         any_job = [get_a_gpu, _NEEDED]
         code = CODE["device"].replace(_COMPILE, "") if compiled else CODE["device"]
-    host, texts, shapes = facts.host, facts.events.input_shapes, facts.events.shapes
-    shaped = chosen & marked(shapes != NONE, called)
     longest = [
-        f"{in_quotes(host.name(one))} of {tensors(texts[shapes[one]])} takes {share(ns, lost.window_ns)}."
-        for one, ns in by_inputs(host, called[shaped], lost.length_ns[shaped])[:1]
+        f"{in_quotes(name)} of {tensors(inputs)} takes {share(ns, lost.window_ns)}."
+        for name, inputs, ns in by_inputs(facts.host, called[chosen], lost.length_ns[chosen])[:1]
         if ns >= levels.SIZEABLE * lost.window_ns
     ]
     text = " ".join([*longest, *(ways or any_job)])
