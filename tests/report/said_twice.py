@@ -118,11 +118,17 @@ FEWEST_DIGITS = 3
 FEWEST_EQUAL = 2
 
 COINCIDE = [
+    # A field that is 0 where another has its figure would be read as none.
+    {"bytes_per_step", "floor_slope_bytes_per_step"},
+    {"whole_us", "unprofiled_us"},
+    {"median_us"},  # of a step, marked or inferred
     {"mfu", "hfu"},  # until a backward pass repeats what the forward pass computed
     {"peak_reserved_bytes", "reserved_at_peak_bytes"},  # until reserved memory is given back or grows later
     {"low_bytes_per_step", "high_bytes_per_step"},  # of memory that grows by the same in each step
     {"floor_slope_bytes_per_step", "low_bytes_per_step"},
     {"floor_slope_bytes_per_step", "high_bytes_per_step"},
+    {"bytes_per_step", "low_bytes_per_step"},
+    {"bytes_per_step", "high_bytes_per_step"},
 ]
 """Fields that differ in recordings beside those that are part of the project."""
 
@@ -201,9 +207,8 @@ def _steps(report: pb.Report) -> Iterator[str]:
             yield f"steps of {sum(lengths)} us in a window of {device.window_us} us"
         if len(lengths) != step.steps or abs(median(lengths) - step.median_us) > EXACT_US:
             yield f"{len(lengths)} steps of {median(lengths)} us, or {step.steps} of {step.median_us} us"
-    inferred = report.inferred_steps
-    if inferred.repetitions and bool(inferred.median_us) == step.inferred:
-        yield f"an inferred step takes {inferred.median_us} us beside {step.median_us} us"
+    if step.inferred and abs(report.inferred_steps.median_us - step.median_us) > EXACT_US:
+        yield f"an inferred step takes {report.inferred_steps.median_us} us, or {step.median_us} us"
     for finding in report.findings:
         saving = finding.saving
         if abs(saving.high_per_step_us - saving.high_share * step.unprofiled_us) > EXACT_US:

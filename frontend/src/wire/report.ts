@@ -415,7 +415,6 @@ export interface InferredSteps {
   setup_us: number;
   /** time in the recording after the last one */
   tail_us: number;
-  /** 0 if they are steps: see step_time */
   median_us: number;
   /** bounded */
   accounts: StepAccount[];
@@ -538,11 +537,10 @@ export interface Saving {
 /** Order in which to make the fixes. Absent if the trace cannot be replayed. */
 export interface Plan {
   fixes: PlannedFix[];
-  /** the step window without the profiler, which all times here are of; 0 if per_step */
+  /** a step without the profiler, or the step window if no steps are known: what all times here are of */
   whole_us: number;
   /** error of the replay in parts it was not fitted to, as a share of the step window */
   error_share: number;
-  /** all times here are of step_time.unprofiled_us */
   per_step: boolean;
 }
 
@@ -830,7 +828,7 @@ export interface MemoryFloor {
 
 /** A line through the floors. Slopes are per step or per second: see unit. */
 export interface FloorTrend {
-  /** Theil-Sen estimate; 0 with steps: see floor_slope_bytes_per_step */
+  /** Theil-Sen estimate */
   bytes_per_step: number;
   /** bounds of the 95% confidence interval */
   low_bytes_per_step: number;

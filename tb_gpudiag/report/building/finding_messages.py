@@ -114,7 +114,7 @@ def plan_message(outcome: Outcome, whole: Whole, replay: Replay) -> pb.Plan:
             )
             for planned in outcome.plan
         ],
-        whole_us=0.0 if whole.step_ns else left_us(0),
+        whole_us=left_us(0),
         error_share=replay.error,
         per_step=whole.step_ns > 0,
     )

@@ -71,7 +71,7 @@ def _device(memory: DeviceMemory, events: Events) -> pb.DeviceMemory:
         trend=message_of(
             pb.FloorTrend,
             trend,
-            bytes_per_step=trend.per_unit * (trend.unit != "step"),
+            bytes_per_step=trend.per_unit,
             low_bytes_per_step=trend.low,
             high_bytes_per_step=trend.high,
             state=floor_state(memory) or "",

@@ -100,7 +100,7 @@ def inferred_message(inferred: InferredSteps, account: TimeAccount, recording: W
         period_launches=inferred.period_launches,
         setup_us=us(account.start_ns[0] - recording.start_ns),
         tail_us=us(max(0, recording.end_ns - account.end_ns[-1])),
-        median_us=us(step_time(account.end_ns - account.start_ns).median) * (not inferred.are_steps),
+        median_us=us(step_time(account.end_ns - account.start_ns).median),
         accounts=_step_accounts(account),
     )
 

@@ -64,7 +64,7 @@ function Inferred({ inferred }: { inferred: InferredSteps }) {
       <b>{inferred.are_steps ? "Inferred steps." : "Repeating launches, possibly not steps."}</b>{" "}
       {inferredReason(inferred)} There are {plural(inferred.repetitions, "repetition")} of{" "}
       {plural(inferred.period_launches, "launch", "launches")} each.
-      {inferred.median_us > 0 && ` The median takes ${time(inferred.median_us)}.`}
+      {!inferred.are_steps && ` The median takes ${time(inferred.median_us)}.`}
     </p>
   );
 }
