@@ -151,8 +151,11 @@ def without_stacks(events: list[Event]) -> Changed:
 
 
 def twice(events: list[Event]) -> Changed:
-    """The job, and after it the same again: with ids, steps, frames and addresses of its own, with as much
-    more memory as the first one keeps. Only with steps."""
+    """The job, and after it the same again: with ids, steps, frames, nodes of autograd and addresses of its
+    own, with as much more memory as the first one keeps. Only with steps."""
+    steps = len({mark["name"] for mark in _marked_steps(events)})
+    if steps < 2:  # what comes between the copies is in no step
+        return None
     timed = [event for event in events if _is_timed(event) and event.get("ph") not in FLOWS]
     later_us = max(map(_end, timed)) - min(event["ts"] for event in timed) + GAP_US
     correlation = _span(events, OTHER_IDS)
@@ -161,9 +164,7 @@ def twice(events: list[Event]) -> Changed:
         EXTERNAL_IDS,
     )
     frames = _span(events, ("Python id",))
-    steps = len({mark["name"] for mark in _marked_steps(events)})
-    if steps < 2:  # what comes between the copies is in no step
-        return None
+    nodes = _span(events, ("Sequence number",)) + 1  # autograd counts on, from 0
     grown = _grown(timed)
     again = []
     for event in timed:
@@ -172,7 +173,7 @@ def twice(events: list[Event]) -> Changed:
         name = str(event.get("name", ""))
         if name.startswith(STEP):
             copy["name"] = f"{STEP}{int(name.removeprefix(STEP)) + steps}"
-        more = {"Python id": frames, "Python parent id": frames, "Addr": 2**44}
+        more = {"Python id": frames, "Python parent id": frames, "Sequence number": nodes, "Addr": 2**44}
         if isinstance(copy["args"].get("Addr"), int):
             more |= {key: grown.get((_allocator(event), key), 0) for key in TOTALS}
         _add_to_args(copy["args"], more)

@@ -115,7 +115,9 @@ def _counts(values: Any) -> dict[int, int] | None:
     found = {
         int(size): count
         for size, count in values.items()
-        if size.isdecimal() and len(size) < len(str(MOST)) and noted_number(count) is not None
+        if size.encode(errors="replace").isdigit()
+        and len(size) < len(str(MOST))
+        and noted_number(count) is not None
     }
     return found if len(found) == len(values) else None
 
