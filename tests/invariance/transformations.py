@@ -44,7 +44,7 @@ def _end(event: Event) -> float:
 
 
 def gpu_clock(events: list[Event], late_us: float) -> Changed:
-    gpu = [event for event in events if event.get("cat") in GPU_CATEGORIES and _is_timed(event)]
+    gpu = _on_gpu(events)
     for event in gpu:
         event["ts"] += late_us
     return events if gpu else None
@@ -118,7 +118,7 @@ def _between(events: list[Event], first: float, last: float) -> Changed:
         for event in host
         if event.get("cat") != "python_function" and not first <= event["ts"] < last
     } - {None}
-    gpu = [event for event in events if _is_timed(event) and event.get("cat") in GPU_CATEGORIES]
+    gpu = _on_gpu(events)
     return [
         *(part for event in host for part in _inside(event, first, last)),
         *(event for event in events if not _is_timed(event)),
@@ -151,13 +151,18 @@ def without_stacks(events: list[Event]) -> Changed:
 
 
 def twice(events: list[Event]) -> Changed:
-    """The job, and after it the same again: with ids, steps, frames, nodes of autograd and addresses of its
-    own, with as much more memory as the first one keeps. Only with steps."""
-    steps = len({mark["name"] for mark in _marked_steps(events)})
+    """The loop runs twice as often: after its steps come the same again, with ids, steps, frames, nodes of
+    autograd and addresses of their own, and with as much more memory as the first ones keep.
+
+    What is before and after the loop, such as the end of recording, stays before and after it."""
+    marks = _marked_steps(events)
+    steps = len({mark["name"] for mark in marks})
     if steps < 2:  # what comes between the copies is in no step
         return None
-    timed = [event for event in events if _is_timed(event) and event.get("ph") not in FLOWS]
-    later_us = max(map(_end, timed)) - min(event["ts"] for event in timed) + GAP_US
+    first, last = marks[0]["ts"], max(map(_end, marks))
+    once, later = _between(events, float("-inf"), last), _between(events, first, float("inf"))
+    later_us = max(last - first, _latest_work(once) - _first_work(later)) + GAP_US
+    timed = [event for event in later if _is_timed(event) and event.get("ph") not in FLOWS]
     correlation = _span(events, OTHER_IDS)
     external = _span(
         [event for event in events if event.get("cat") in {"cpu_op", "user_annotation", "Operator"}],
@@ -165,7 +170,7 @@ def twice(events: list[Event]) -> Changed:
     )
     frames = _span(events, ("Python id",))
     nodes = _span(events, ("Sequence number",)) + 1  # autograd counts on, from 0
-    grown = _grown(timed)
+    grown = _grown([event for event in once if _is_timed(event) and event["ts"] >= first])
     again = []
     for event in timed:
         copy = {**event, "ts": event["ts"] + later_us, "args": dict(_args(event))}
@@ -178,7 +183,19 @@ def twice(events: list[Event]) -> Changed:
             more |= {key: grown.get((_allocator(event), key), 0) for key in TOTALS}
         _add_to_args(copy["args"], more)
         again.append(copy)
-    return events + again
+    return once + again
+
+
+def _first_work(events: list[Event]) -> float:
+    return min((event["ts"] for event in _on_gpu(events)), default=0)
+
+
+def _latest_work(events: list[Event]) -> float:
+    return max(map(_end, _on_gpu(events)), default=float("-inf"))
+
+
+def _on_gpu(events: list[Event]) -> list[Event]:
+    return [event for event in events if event.get("cat") in GPU_CATEGORIES and _is_timed(event)]
 
 
 def _add_to_args(args: dict[str, Any], more: dict[str, int]) -> None:

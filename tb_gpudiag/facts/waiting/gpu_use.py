@@ -144,8 +144,8 @@ def _reads(host: Host) -> Int64:
 
 
 def _keeps_up(events: Events, reads: Int64, window: Window) -> bool:
-    copied = reads[events.duration_ns[reads] >= _COPIES_NS]
-    return len(copied) > 0 and int(events.duration_ns[copied].sum()) < _LEAST_WAITING * window.duration_ns
+    copies_ns = events.duration_ns[reads][events.duration_ns[reads] >= _COPIES_NS]
+    return len(copies_ns) >= _FEWEST_READS and int(copies_ns.sum()) < _LEAST_WAITING * window.duration_ns
 
 
 def _that_waited(events: Events, reads: Int64, window: Window) -> Int64:
