@@ -137,6 +137,7 @@ def _copying() -> TraceBuilder:
             "“aten::multinomial” goes over all weights for each draw",
         ),
         ("aten::sort", "aten::copy_", "use topk"),
+        ("aten::coalesce", "aten::_coalesce", "make it once, before the loop"),
         ("aten::log_softmax", "aten::_log_softmax", "torch.compile joins it"),
         (
             "aten::bincount",
