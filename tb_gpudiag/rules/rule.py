@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Literal
 
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, merged
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.rules.answer import NO_GPU, Finding, Fix, RuleAnswer, Severity
+from tb_gpudiag.rules.answer import Finding, Fix, RuleAnswer, Severity
+from tb_gpudiag.rules.shared.recording_advice import no_gpu
 from tb_gpudiag.vocabulary.patterns import lazy_re
 from tb_gpudiag.vocabulary.recorded import FileKind
 
@@ -141,7 +142,7 @@ class Rule(AnyRule):
     def check(self, facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
         """Answer by the facts, or say what the trace lacks."""
         if self.needs_gpu and facts.device is None:
-            return NO_GPU
+            return no_gpu(facts)
         return self.look(facts, claimed)
 
     @property

@@ -290,6 +290,7 @@ class HostTask(IntEnum):
     AVERAGING = 19  # gradients or weights over the ranks
     PROGRAM = 20  # wait for a program that was started
     FILE_LOCK = 21  # that another process may hold
+    COMPUTING = 22  # operators of a job with a GPU that compute on the host
 
 
 WAITS: Final = (

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import field
+from dataclasses import field, replace
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Window, clip, union
 from tb_gpudiag.facts.core.matching import match
@@ -15,6 +15,7 @@ from tb_gpudiag.facts.core.operator_inputs import input_list
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Events, Trace
 from tb_gpudiag.vocabulary import levels, operators, torch_frames
+from tb_gpudiag.vocabulary.api_calls import COPY_CALL
 from tb_gpudiag.vocabulary.recorded import Category, DeviceType
 
 # A value in the CPU's own memory is read in about a microsecond.
@@ -48,7 +49,9 @@ class GpuUse:
     memory_events: of a GPU's allocator. Where memory was recorded and none of it is a GPU's, the job ran on
         the CPU, and what only looks like a GPU is left out: reads, copies and nodes.
     operators: those that run on a GPU only, and calls of Python that only a GPU needs: name -> how many.
-    reads, reads_ns: event indices of the reads of a single value that took milliseconds, and their durations.
+    waits, waits_ns: how many reads of a single value took milliseconds, and how long all of them.
+    held, held_ns: event indices of the operators that took milliseconds because they read a value, or call a
+        copy, and their durations.
     copies: `to(device)` of tensors that keep their number format.
     nodes: of autograd, on another thread than the operators that they are the gradients of.
     apple: it is a GPU of Apple's.
@@ -62,8 +65,10 @@ class GpuUse:
     launches: int = 0
     memory_events: int = 0
     operators: Counter[str] = field(default_factory=Counter)
-    reads: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
-    reads_ns: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    waits: int = 0
+    waits_ns: int = 0
+    held: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    held_ns: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
     copies: int = 0
     nodes: int = 0
     apple: bool = False
@@ -72,14 +77,6 @@ class GpuUse:
     keeps_up: bool = False
     counted: bool = False
     error: int = 0
-
-    @property
-    def waits(self) -> int:
-        return len(self.reads)
-
-    @property
-    def waits_ns(self) -> int:
-        return int(self.reads_ns.sum())
 
     @property
     def certain(self) -> bool:
@@ -106,17 +103,22 @@ def find_gpu_use(trace: Trace, host: Host, launches: int, window: Window, in_ope
     used |= match(events, torch_frames.GPU_CALL) & (events.category == Category.PYTHON_FUNCTION)
     names = Counter(events.names[i] for i in events.name[used].tolist())
     on_gpu = ~np.isin(memory.device_type, np.array([DeviceType.CPU, NONE], np.int32))
-    every_read = _reads(host)
-    reads, copies, nodes = every_read[:0], 0, 0
-    if not len(memory):  # else it says whose they are
+    value, copy = match(events, operators.READ_VALUE), match(events, operators.DEVICE_COPY)
+    every_read = _outermost(host, value)
+    reads, held, copies, nodes = every_read[:0], every_read[:0], 0, 0
+    if on_gpu.any() == bool(len(memory)):  # else all of it is the CPU's
         reads = _that_waited(events, every_read, window)
+        copies_too = value | (copy & host.tree.any_below(match(events, COPY_CALL)))
+        held = _that_waited(events, _outermost(host, copies_too), window)
         copies, nodes = _device_copies(host), _nodes_elsewhere(host)
     found = GpuUse(
         launches=launches,
         memory_events=int(on_gpu.sum()),
         operators=names,
-        reads=reads,
-        reads_ns=events.duration_ns[reads],
+        waits=len(reads),
+        waits_ns=int(events.duration_ns[reads].sum()),
+        held=held,
+        held_ns=events.duration_ns[held],
         copies=copies,
         nodes=nodes,
         apple=bool(match(events, operators.APPLE_ONLY).any() or (memory.device_type == DeviceType.MPS).any()),
@@ -127,7 +129,7 @@ def find_gpu_use(trace: Trace, host: Host, launches: int, window: Window, in_ope
     )
     computing_ns = in_operators_ns if len(memory) else _only_on_cpu_ns(events, window)
     on_cpu = not found.certain and computing_ns >= _COMPUTES * window.duration_ns
-    return GpuUse(**{**vars(found), "computed_on_cpu": on_cpu})
+    return replace(found, computed_on_cpu=on_cpu)
 
 
 def _only_on_cpu_ns(events: Events, window: Window) -> int:
@@ -136,11 +138,9 @@ def _only_on_cpu_ns(events: Events, window: Window) -> int:
     return clip(union(events.start_ns[some], events.end_ns[some]), window.start_ns, window.end_ns).total
 
 
-def _reads(host: Host) -> Int64:
-    events = host.events
-    operator = events.category == Category.CPU_OP
-    read = host.tree.outermost_of(match(events, operators.READ_VALUE) & operator)
-    return np.flatnonzero(read & ~host.loader)  # a loader's tensors are the CPU's
+def _outermost(host: Host, some: Bool) -> Int64:
+    outer = host.tree.outermost_of(some & (host.events.category == Category.CPU_OP))
+    return np.flatnonzero(outer & ~host.loader)  # a loader's tensors are the CPU's
 
 
 def _keeps_up(events: Events, reads: Int64, window: Window) -> bool:
@@ -149,7 +149,7 @@ def _keeps_up(events: Events, reads: Int64, window: Window) -> bool:
 
 
 def _that_waited(events: Events, reads: Int64, window: Window) -> Int64:
-    """Find the reads of one value that waited for a GPU; none if those are too few to tell."""
+    """Find the reads, or copies, that waited for a GPU; none if those are too few to tell."""
     found = reads[events.duration_ns[reads] >= _WAITS_NS]
     waited_ns = int(events.duration_ns[found].sum())
     enough = len(found) >= _FEWEST_READS and waited_ns >= _LEAST_WAITING * window.duration_ns

@@ -6,6 +6,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int32, Int64, Numbers, mask_of
 from tb_gpudiag.facts.core.host import Host
+from tb_gpudiag.facts.core.intervals import groups
 from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.threads import HostTree
 from tb_gpudiag.frozen import dataclass
@@ -74,10 +75,14 @@ def find_host_tasks(host: Host, launches: Int64) -> HostTasks:
     """
     kind, call = host.task.copy(), host.task_call.copy()
     if len(launches):
-        making = _makes_tensors(host, launches)
-        inside = host.tree.under(making) & (kind == NONE)
-        kind[inside] = HostTask.MAKING
-        call[inside] = host.tree.outermost(making)[inside]
+        alone = (host.events.category == Category.CPU_OP) & ~host.tree.any_below(
+            mask_of(launches, len(host.events))
+        )
+        for task, found in ((HostTask.MAKING, _makes_tensors), (HostTask.COMPUTING, _computes)):
+            own = found(host, alone)
+            inside = host.tree.under(own) & (kind == NONE)
+            kind[inside] = task
+            call[inside] = host.tree.outermost(own)[inside]
         planning = match(host.events, operators.CUDNN_ATTENTION) & (kind == NONE)
         planning &= host.events.duration_ns >= _LEAST_PLANNING_NS
         kind[planning] = HostTask.PLANNING
@@ -85,11 +90,22 @@ def find_host_tasks(host: Host, launches: Int64) -> HostTasks:
     return HostTasks(kind, call, host.own_task, host.tree)
 
 
-def _makes_tensors(host: Host, launches: Int64) -> Bool:
-    """Mask of operators that fill tensors with random numbers, or large ones with others, and launch nothing,
-    shape (n,)."""
-    launching = mask_of(launches, len(host.events))
+def _makes_tensors(host: Host, alone: Bool) -> Bool:
+    """Mask of operators that fill tensors with random numbers, or large ones with others, shape (n,). alone:
+    of operators that launch nothing."""
     making = match(host.events, operators.RANDOM)
     making |= match(host.events, operators.FILLED) & (host.events.duration_ns >= _LEAST_FILLING_NS)
-    making &= host.events.category == Category.CPU_OP
-    return making & ~host.tree.any_below(launching)
+    return making & alone
+
+
+def _computes(host: Host, alone: Bool) -> Bool:
+    """Mask of operators that take long by themselves, as calls like them mostly do, shape (n,). Others call
+    many, were interrupted, wait, or move data that a batch is made of. alone: of operators that launch
+    nothing."""
+    events, own_ns = host.events, host.tree.own_ns
+    other = match(events, operators.WAITS_OR_COPIES) | match(events, operators.COMPUTES_NOTHING)
+    some = np.flatnonzero(match(events, operators.ATEN) & alone & ~other)
+    kind, _ = groups(events.name[some].astype(np.int64), events.shapes[some].astype(np.int64))
+    long = own_ns[some] >= np.maximum(_LEAST_FILLING_NS, events.duration_ns[some] // 2)
+    mostly = 2 * np.bincount(kind, weights=long) >= np.bincount(kind)
+    return mask_of(some[long & mostly[kind]], len(events))

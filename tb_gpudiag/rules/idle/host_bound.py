@@ -15,7 +15,7 @@ from tb_gpudiag.arrays import Bool
 from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, coverage, merged, union
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.answer import NO_GPU, CannotTell, Clear, RuleAnswer
+from tb_gpudiag.rules.answer import CannotTell, Clear, RuleAnswer
 from tb_gpudiag.rules.rule import ERROR_SHARE, Claimed, Rule
 from tb_gpudiag.rules.shared.cpu_job import AS_RECORDED, RECORDED, in_overhead, usual_share
 from tb_gpudiag.rules.shared.host_findings import (
@@ -29,6 +29,7 @@ from tb_gpudiag.rules.shared.host_findings import (
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES
 from tb_gpudiag.rules.shared.host_time import Case, HostPart
 from tb_gpudiag.rules.shared.lost_time import Lost, lost_time
+from tb_gpudiag.rules.shared.recording_advice import no_gpu
 from tb_gpudiag.rules.shared.repeated import EQUAL, with_repeats
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.torch_frames import HostTask
@@ -114,7 +115,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     if facts.device is None:
         tasks = [task_finding(facts, lost, own, kind) for kind, own in _tasks(lost, ~lost.evaluating)]
         most = [replace(one, summary=_UNSEEN_GPU) for one in tasks if 2 * one.cost_ns >= lost.window_ns]
-        return most or replace(NO_GPU, reason="without GPU activity, it is unknown what the host delays")
+        return most or replace(no_gpu(facts), reason="without GPU activity, what the host delays is unknown")
     chosen = lost.of(*BETWEEN_CALLS) | (lost.of(Cause.DISPATCH, Cause.LAUNCH) & ~lost.issuing)
     chosen &= ~lost.evaluating
     total_ns, found, reported = lost.total_ns(chosen), [], EMPTY

@@ -11,11 +11,12 @@ from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.kernels import Move, cpu_moves_of, find_moves, of_channels_first, of_rounding
-from tb_gpudiag.rules.answer import NO_GPU, Clear, Evidence, Finding, Fix, RuleAnswer, Severity
+from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
 from tb_gpudiag.rules.shared.cpu_job import in_overhead
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.rules.shared.lost_time import lost_time
+from tb_gpudiag.rules.shared.recording_advice import no_gpu
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import duration, number, share_of
@@ -49,7 +50,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     if facts.on_cpu:
         return _on_cpu(facts)
     if facts.device is None:
-        return NO_GPU
+        return no_gpu(facts)
     time = KernelTime(facts)
     move = find_moves(time.kernels, facts.host)
     chosen = move >= 0

@@ -14,7 +14,6 @@ from tb_gpudiag.facts.launching.clusters import Cluster, ClusterKind, find_clust
 from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.facts.waiting.sync_sites import operators_around
 from tb_gpudiag.rules.answer import (
-    NO_GPU,
     WHILE_THE_GPU_WORKS,
     Clear,
     Evidence,
@@ -33,6 +32,7 @@ from tb_gpudiag.rules.shared.launch_advice import (
     with_ddp_copies,
 )
 from tb_gpudiag.rules.shared.lost_time import ISSUING, LONGEST_GAP_NS, Lost, host_time, lost_time, places
+from tb_gpudiag.rules.shared.recording_advice import no_gpu
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import count, in_quotes, share
 from tb_gpudiag.wording.quantity import duration, number
@@ -141,14 +141,14 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
 def _optimizer(facts: Facts) -> RuleAnswer:
     """The hint where only the host's side is shown, as on Apple's GPUs, and where all is on the CPU."""
     if not facts.gpu_use.certain and not facts.on_cpu:
-        return NO_GPU
+        return no_gpu(facts)
     loop, window_ns = facts.launches.optimizer_loop, facts.window.duration_ns
     steps, took = len(loop.steps), share(loop.time_ns, window_ns)
     least = LEAST_OPTIMIZER_SHARE_ON_CPU if facts.on_cpu else LEAST_OPTIMIZER_SHARE
     loops = not loop.grouped and loop.operators >= LEAST_OPERATORS * max(1, steps)
     if not loops or loop.time_ns < least * window_ns:
         said = f"no optimizer updates many parameters one at a time for {share(least)} of the main thread's"
-        return NO_GPU if facts.on_cpu else Clear(f"{said} time")
+        return no_gpu(facts) if facts.on_cpu else Clear(f"{said} time")
     kind = _KINDS[ClusterKind.OPTIMIZER_STEP]
     return Finding(
         title=f"{in_quotes(loop.mark, 80)} takes {took} of the main thread's time, "

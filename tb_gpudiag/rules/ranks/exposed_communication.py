@@ -22,7 +22,6 @@ from tb_gpudiag.facts.kernels.exposure import UnitExposure, exposed_waiting_ns, 
 from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.rules.answer import (
-    NO_GPU,
     Clear,
     Evidence,
     Finding,
@@ -46,6 +45,7 @@ from tb_gpudiag.rules.shared.exposure_advice import (
 )
 from tb_gpudiag.rules.shared.kernel_time import OTHER_FINDINGS, KernelTime
 from tb_gpudiag.rules.shared.lost_time import ISSUING, MOST_PLACES, longest, lost_time, places
+from tb_gpudiag.rules.shared.recording_advice import no_gpu
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.collective_kinds import FSDP, FUNCTIONAL, OPTIMIZER, Collective
 from tb_gpudiag.vocabulary.kernel_families import Family
@@ -106,7 +106,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find time in which a communication kernel runs and nothing computes, including the time it waits for a
     slower rank."""
     if facts.device is None:
-        return _on_cpu(facts) if facts.on_cpu else NO_GPU
+        return _on_cpu(facts) if facts.on_cpu else no_gpu(facts)
     time = KernelTime(facts)
     device, kernels = time.device, time.kernels
     kinds = collectives(kernels, device.busy, facts.window)

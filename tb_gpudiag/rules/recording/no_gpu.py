@@ -18,7 +18,7 @@ from tb_gpudiag.rules.shared.odd_recordings import (
     no_gpu_sentence,
     nothing_of_the_job,
 )
-from tb_gpudiag.rules.shared.recording_advice import record_again
+from tb_gpudiag.rules.shared.recording_advice import record_again, recording_gpu
 from tb_gpudiag.wording.format import in_quotes
 from tb_gpudiag.wording.quantity import duration, number, size
 
@@ -26,21 +26,6 @@ FIXES = page_fixes(__name__)
 
 # The page lists the first ones; more say nothing new.
 _OPERATORS_SHOWN = 3
-
-_RECORD_GPU = (
-    "Record with ProfilerActivity.CUDA, use one GPU profiler at a time (no Nsight, no DCGM profiling), and "
-    "check that the driver lets this user trace the GPU."
-)
-
-# CUPTI or roctracer records runtime calls, so the activity was on.
-_TRACER_FAILED = (
-    "The calls of the CUDA or HIP runtime were recorded, so ProfilerActivity.CUDA was on, and the driver "
-    "gave the tracer (CUPTI, roctracer) no activity. Use one GPU profiler at a time (no Nsight, no DCGM "
-    "profiling), check that the driver lets this user trace the GPU, update the driver, and on WSL that of "
-    "Windows."
-)
-
-_ON_A_MAC = "On a Mac, record with torch.mps.profiler instead."
 
 
 def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
@@ -88,16 +73,11 @@ _EMPTY = Finding(
 
 def _unseen(use: GpuUse, *, leads: bool) -> Finding:
     """The job used a GPU, or may have used one: nothing is known about what it does."""
-    how = _RECORD_GPU if use.listed or use.operators else f"{_RECORD_GPU} {_ON_A_MAC}"
-    if use.counted:
-        how = "For times, record with ProfilerActivity.CUDA and without profiler_metrics, after a warm-up."
-    elif use.launches:
-        how = _TRACER_FAILED
     return Finding(
         title=no_gpu_sentence(use).removesuffix("."),
         summary="This file does not show how busy the GPU was, or why it was idle. What the host does may "
         "cost nothing: it may run ahead of the GPU, and its waits are the GPU's work.",
-        fix=FIXES["apple"] if use.apple else record_again(how),
+        fix=FIXES["apple"] if use.apple else record_again(recording_gpu(use)),
         evidence=list(_signs(use)),
         severity=Severity.WARNING,
         leads=leads,

@@ -47,7 +47,9 @@ FIXES["fewer_operators"] = replace(FIXES["fewer_operators"], general=True)
 _INPUT_TASKS = frozenset({HostTask.TOKENIZING, HostTask.PREPARING})
 
 # An operator does these, or a function of the user's own: the place is there, and not at their caller.
-_PLACED_AT_CALL = frozenset({HostTask.MAKING, HostTask.PLANNING, HostTask.EVALUATING, HostTask.SIMULATING})
+_PLACED_AT_CALL = frozenset(
+    {HostTask.MAKING, HostTask.COMPUTING, HostTask.PLANNING, HostTask.EVALUATING, HostTask.SIMULATING}
+)
 
 _LOOPS = "one tensor operator in place of a loop removes both its Python and its small operators"
 

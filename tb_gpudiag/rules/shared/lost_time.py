@@ -35,6 +35,9 @@ NO_DEVICE = -1
 ISSUING = (Cause.DISPATCH, Cause.LAUNCH, Cause.LATENCY)
 """Causes on the way to a launch: from entering its operator to the start of the kernel."""
 
+_ON_CPU = np.array((HostTask.MAKING, HostTask.COMPUTING))
+"""Tasks in operators that launch nothing."""
+
 # From the end of one operator to the kernel of the next takes 5 to 200 us. In a gap over a millisecond the
 # host did something other than launching, and other rules cover that.
 LONGEST_GAP_NS = 1_000_000
@@ -106,7 +109,7 @@ class Lost:
     @property
     def issuing(self) -> Bool:
         """Mask of the segments on the way to a launch in short launch gaps, shape (s,)."""
-        return self.of(*ISSUING) & self.in_short_dry_gaps & ~self.making
+        return self.of(*ISSUING) & self.in_short_dry_gaps & ~np.isin(self.task, _ON_CPU)
 
     def total_ns(self, chosen: Bool) -> int:
         return int(self.length_ns[chosen].sum())

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tb_gpudiag.facts.core.graphs import WholeGraphs
     from tb_gpudiag.facts.core.recording import Recorded
     from tb_gpudiag.facts.facts import Facts
+    from tb_gpudiag.facts.waiting.gpu_use import GpuUse
 
 PROFILER_URL = "https://docs.pytorch.org/docs/stable/profiler.html"
 NSYS_URL = "https://docs.nvidia.com/nsight-systems/UserGuide/index.html"
@@ -107,9 +108,38 @@ def record_again(text: str) -> Fix:
     return Fix(text, RECORDING, PROFILER_URL)
 
 
+_ONE_TRACER = (
+    "Use one GPU profiler at a time (no Nsight, no DCGM profiling), and check that the driver lets this user "
+    "trace the GPU."
+)
+
+
+def recording_gpu(use: GpuUse) -> str:
+    """Say how to record the activity of a GPU. CUPTI and roctracer record the calls, too: where they did, the
+    activity was on."""
+    ways = (
+        (not use.possible, NO_GPU.how_to_record),
+        (use.counted, "For times, record with ProfilerActivity.CUDA, without profiler_metrics, warmed up."),
+        (
+            use.launches,
+            "The calls of the CUDA or HIP runtime were recorded, so ProfilerActivity.CUDA was on, and the "
+            f"driver gave the tracer (CUPTI, roctracer) no activity. {_ONE_TRACER} Update the driver, and on "
+            "WSL that of Windows.",
+        ),
+        (use.listed or use.operators, f"Record with ProfilerActivity.CUDA. {_ONE_TRACER}"),
+        (True, f"Record with ProfilerActivity.CUDA, or on a Mac with torch.mps.profiler. {_ONE_TRACER}"),
+    )
+    return next(way for holds, way in ways if holds)
+
+
+def no_gpu(facts: Facts) -> CannotTell:
+    """Say that the trace has no GPU activity, and how to record it."""
+    return replace(NO_GPU, how_to_record=recording_gpu(facts.gpu_use))
+
+
 def gpu_memory_not_recorded(facts: Facts) -> CannotTell:
     """Say why nothing is known about GPU memory."""
-    return NO_GPU if facts.device is None else memory_not_recorded(facts.recorded)
+    return no_gpu(facts) if facts.device is None else memory_not_recorded(facts.recorded)
 
 
 def memory_not_recorded(recorded: Recorded) -> CannotTell:

@@ -11,13 +11,13 @@ from tb_gpudiag.arrays import NONE, Int64, UInt8, summed
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Intervals, union
+from tb_gpudiag.facts.core.places import by_inputs
 from tb_gpudiag.facts.core.transfers import Transfers
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.facts.waiting.sync_sites import SyncKind, calls_in, operators_around, sync_kinds
 from tb_gpudiag.rules.answer import (
-    NO_GPU,
     CannotTell,
     Clear,
     Evidence,
@@ -27,17 +27,19 @@ from tb_gpudiag.rules.answer import (
     RuleAnswer,
     Severity,
 )
-from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
+from tb_gpudiag.rules.rule import Claimed, Rule, page_fixes
 from tb_gpudiag.rules.shared.copies import copy_from_pinned, waits_with
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES
 from tb_gpudiag.rules.shared.lost_time import LONGEST_GAP_NS, Lost, longest, lost_time, places
+from tb_gpudiag.rules.shared.recording_advice import no_gpu
+from tb_gpudiag.rules.shared.roofline_evidence import tensors
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.torch_frames import HostTask
 from tb_gpudiag.wording.format import count, share
 from tb_gpudiag.wording.quantity import duration, number
 from tb_gpudiag.wording.vocabulary import CAUSES
 
-CODE = fix_code(__name__)
+FIXES = page_fixes(__name__)
 
 # Step times vary by 1 to 2% from run to run, so a smaller effect of the fix could not be measured.
 LEAST_SHARE = levels.MEASURABLE
@@ -49,64 +51,20 @@ AT_ONCE = levels.HALF
 MOST_KINDS = 4
 """Number of kinds of synchronization in the evidence."""
 
-# Each kind of synchronization: its name, and how to fix it.
 _KINDS = {
-    SyncKind.PRINT: (
-        "Printing a tensor",
-        "Print every N steps, and only what is on the host.",
-        CODE["rarely"],
-    ),
-    SyncKind.SIZE: (
-        "nonzero, boolean index or another size that only the GPU knows",
-        "Keep sizes fixed: mask with torch.where or a multiplication instead of selecting elements.",
-        CODE["fixed_size"],
-    ),
-    SyncKind.CONDITION: (
-        "Condition on a tensor's value",
-        "Decide on the GPU, or by what the host already knows.",
-        CODE["on_the_gpu"],
-    ),
-    SyncKind.ITEM: (
-        ".item() or float() of a tensor",
-        "Keep values on the GPU, and read them every N steps.",
-        CODE["rarely"],
-    ),
-    SyncKind.COPY_TO_HOST: (
-        "Copy to the host",
-        "Collect results on the GPU and copy them all at once, or copy into pinned memory.",
-        CODE["copy_back"],
-    ),
-    SyncKind.COPY_TO_DEVICE: (
-        "Blocking copy to the GPU",
-        "Copy from pinned memory with non_blocking=True, or create the tensor on the GPU.",
-        CODE["avoid_copy"],
-    ),
-    SyncKind.DEVICE: (
-        "Waiting for the whole device",
-        "Remove torch.cuda.synchronize() from the loop, unless it times each call.",
-        CODE["synchronize"],
-    ),
-    SyncKind.EVENT: (
-        "Waiting for an event",
-        "Let a stream wait for the event instead of the host.",
-        CODE["synchronize"],
-    ),
-    SyncKind.STREAM: (
-        "Waiting for a stream",
-        "Let the GPU wait for the stream instead of the host.",
-        CODE["synchronize"],
-    ),
-    SyncKind.LAUNCH: (
-        "Launches that wait for their kernel",
-        "Unset CUDA_LAUNCH_BLOCKING: with it, each launch waits until its kernel has ended.",
-        CODE["launch_blocking"],
-    ),
-    SyncKind.COPY: (
-        "Blocking copy",
-        "Copy from or to pinned memory with non_blocking=True.",
-        CODE["avoid_copy"],
-    ),
+    SyncKind.PRINT: ("Printing a tensor", "rarely"),
+    SyncKind.SIZE: ("nonzero, boolean index or another size that only the GPU knows", "fixed_size"),
+    SyncKind.CONDITION: ("Condition on a tensor's value", "on_the_gpu"),
+    SyncKind.ITEM: (".item() or float() of a tensor", "rarely"),
+    SyncKind.COPY_TO_HOST: ("Copy to the host", "copy_back"),
+    SyncKind.COPY_TO_DEVICE: ("Blocking copy to the GPU", "avoid_copy"),
+    SyncKind.DEVICE: ("Waiting for the whole device", "synchronize"),
+    SyncKind.EVENT: ("Waiting for an event", "stream_waits"),
+    SyncKind.STREAM: ("Waiting for a stream", "stream_waits"),
+    SyncKind.LAUNCH: ("Launches that wait for their kernel", "launch_blocking"),
+    SyncKind.COPY: ("Blocking copy", "avoid_copy"),
 }
+"""Each kind of synchronization: what to call it, and its fix."""
 
 _ONCE = "Most of this follows a single one, and without steps nothing shows that it recurs."
 
@@ -121,7 +79,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     synchronization, the host would have been that much further ahead. Without GPU activity, reads of values
     that took long are a hint."""
     if facts.device is None:
-        return _reads(facts)
+        return _unseen(facts)
     device = facts.gpu
     lost = lost_time(facts, claimed)
     gaps = device.ledger.gaps
@@ -176,32 +134,35 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     )
 
 
-def _reads(facts: Facts) -> RuleAnswer:
+def _unseen(facts: Facts) -> RuleAnswer:
     """The hint where the trace shows the host's side only, as on Apple's GPUs."""
-    use, window_ns = facts.gpu_use, facts.window.duration_ns
-    if not use.waits:
-        return NO_GPU
-    waited = share(use.waits_ns, window_ns)
+    use, host, window_ns = facts.gpu_use, facts.host, facts.window.duration_ns
+    if not len(use.held):
+        return no_gpu(facts)
+    kinds = _by_kind(sync_kinds(host, facts.transfers, use.held), use.held_ns, use.held_ns)
+    longest_one = by_inputs(host, use.held, use.held_ns)[:1]
+    waited = share(int(use.held_ns.sum()), window_ns)
     return Finding(
-        title=f"Reading single values waits for the GPU {waited} of the main thread's time",
-        summary=f"{count(use.waits, 'time')}, .item(), float() or print() of a tensor waits until the GPU "
-        "has finished all queued work. The wait itself is the GPU's work. The GPU is idle after it, until "
-        "the host launches something new; how long, this trace does not show.",
-        fix=_fix(SyncKind.ITEM, facts.job),
+        title=f"{_KINDS[kinds[0].kind][0]}: waiting takes {waited} of the main thread's time",
+        summary=f"{count(len(use.held), 'time')}, reading a value or copying takes a millisecond and more: "
+        "until the GPU has finished all queued work, or for the copy itself. The GPU's own work takes as "
+        "long without the wait. The GPU is idle after it, until the host launches something new; how long, "
+        "this trace does not show.",
+        fix=_fix(kinds[0].kind, facts.job),
         evidence=[
-            Evidence.of_window("Waiting in reads", use.waits_ns, window_ns),
-            Evidence("Reads of a millisecond or more", number(use.waits)),
+            *(Evidence.of_window(_KINDS[k.kind][0], k.blocked_ns, window_ns) for k in kinds[:MOST_KINDS]),
+            *(Evidence.of_window(f"{one} of {tensors(of)}", ns, window_ns) for one, of, ns in longest_one),
         ],
-        places=places(facts.host, use.reads, use.reads_ns, by_operator=True),
+        places=places(host, use.held, use.held_ns, by_operator=True),
         severity=Severity.INFO,
     )
 
 
 def _fix(kind: SyncKind, job: JobKind) -> Fix:
-    _, text, code = _KINDS[kind]
+    fix = FIXES[_KINDS[kind][1]]
     if kind in {SyncKind.COPY_TO_DEVICE, SyncKind.COPY}:
-        code = f"{copy_from_pinned(job)}\n\n{code}"
-    return Fix(text, code, "https://docs.pytorch.org/docs/stable/notes/cuda.html#asynchronous-execution")
+        return replace(fix, code=f"{copy_from_pinned(job)}\n\n{fix.code}")
+    return fix
 
 
 def _refilling(lost: Lost, tasks: dict[HostTask, int], cost_ns: int) -> list[Evidence]:

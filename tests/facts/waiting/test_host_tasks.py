@@ -114,6 +114,31 @@ def test_a_job_without_a_gpu_makes_its_random_tensors_where_they_are_needed() ->
     assert list(_kinds(trace, "aten::")) == [NONE]
 
 
+def test_long_operators_that_launch_nothing_compute_on_the_host_of_a_job_with_a_gpu() -> None:
+    trace = TraceBuilder()
+    main = trace.thread()
+    main.op("aten::mm", at=0, us=900)  # on the GPU, and slow to launch
+    main.launch("gemm", at=10, us=880, runs_at=900, runs_us=5)
+    main.op("aten::sort", at=1_000, us=900).op("aten::copy_", at=1_010, us=200)
+    for i in range(3):  # one of three was interrupted
+        main.op("aten::add", at=2_000 + 1_000 * i, us=(900, 10, 10)[i], shapes=[[4]])
+    main.op("aten::add", at=5_000, us=900, shapes=[[1_000_000]])
+    main.op("aten::view", at=6_000, us=900)  # something intercepts it
+    main.op("aten::cat", at=7_000, us=900)  # of samples to a batch
+    main.op("aten::unflatten", at=8_000, us=1_500)  # it calls many, each of which is short
+    for i in range(4):
+        main.op("aten::narrow", at=8_010 + 220 * i, us=200)
+    computing = HostTask.COMPUTING
+    kinds = [NONE, computing, computing, NONE, NONE, NONE, computing, *[NONE] * 7]
+    assert list(_kinds(trace, "aten::")) == kinds
+
+
+def test_a_job_without_a_gpu_computes_where_it_has_to() -> None:
+    trace = TraceBuilder()
+    trace.thread().op("aten::sort", at=0, us=900)
+    assert list(_kinds(trace, "aten::")) == [NONE]
+
+
 def test_cudnn_plans_attention_where_a_call_takes_many_times_as_long_as_one_with_a_plan() -> None:
     trace = TraceBuilder()
     main = trace.thread()

@@ -56,7 +56,8 @@ def test_fires_on_python_between_operators_and_names_the_line(tmp_path: Path) ->
 def test_a_bigger_batch_does_not_shorten_an_optimizer(mark: str, said: bool, tmp_path: Path) -> None:
     trace, main = _late_launch(1_500, 2_000)
     main.annotation(mark, at=302, us=1_490)
-    main.op("aten::add_", at=310, us=1_400)
+    for at in range(310, 1_710, 100):
+        main.op("aten::add_", at=at, us=95)
     assert ("bigger batch" in finding(RULE.check(facts_of(trace, tmp_path))).fix.text) == said
 
 
@@ -312,6 +313,16 @@ def test_large_tensors_that_the_cpu_fills_are_named(us: float, named: bool, tmp_
     assert ("Making tensors on the CPU" in found.title) == named
 
 
+def test_what_the_cpu_computes_for_a_gpu_is_to_be_moved_there(tmp_path: Path) -> None:
+    def sort(main: HostThread, at: float, us: float) -> None:
+        main.op("aten::sort", at=at, us=us).op("aten::copy_", at=at + 5, us=50)
+
+    found = finding(RULE.check(facts_of(one_gap(sort, 600), tmp_path)))
+    assert found.title.startswith("Computing on the CPU keeps the GPU idle 60")
+    assert found.places[0].operator == "aten::sort"
+    assert 'x.to("cuda"' in found.fix.code
+
+
 def test_the_tracers_own_time_is_no_saving(tmp_path: Path) -> None:
     """No fix of the job removes the buffers that the tracer asks for while Python runs."""
     trace = one_gap(_python, 500)
@@ -380,8 +391,15 @@ def test_small_blocks_and_what_operators_free_is_the_host_s_other_work(
 
 
 @pytest.mark.parametrize(("us", "most"), [(60_000, True), (40_000, False)])
-def test_large_tensors_that_the_cpu_makes_are_told_without_the_kernels_too(
-    us: float, tmp_path: Path, *, most: bool
+@pytest.mark.parametrize(
+    ("operator", "said"),
+    [
+        ("aten::ones", "Making tensors on the CPU takes 60.0%"),
+        ("aten::sort", "Computing on the CPU takes 60.0%"),
+    ],
+)
+def test_what_the_cpu_makes_and_computes_is_told_without_the_kernels_too(
+    operator: str, said: str, us: float, tmp_path: Path, *, most: bool
 ) -> None:
     """A step takes at least as long as they do, whatever the GPU does meanwhile."""
     trace = TraceBuilder(devices=())
@@ -389,8 +407,8 @@ def test_large_tensors_that_the_cpu_makes_are_told_without_the_kernels_too(
     for i in range(2):
         at = 100_000 * i
         main.step(i, at=at, us=100_000).frame("train.py(12): train", at=at, us=99_000)
-        main.op("aten::ones", at=at + 1, us=us).op("aten::fill_", at=at + 2, us=us - 2)
+        main.op(operator, at=at + 1, us=us)
         main.call("cudaLaunchKernel", at=at + 90_000, us=5)
     answer = RULE.check(facts_of(trace, tmp_path))
     assert isinstance(answer, list) == most
-    assert ("Making tensors on the CPU takes 60.0%" in str(answer)) == most
+    assert (said in str(answer)) == most

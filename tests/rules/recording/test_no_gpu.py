@@ -69,6 +69,9 @@ def test_launches_without_kernels_are_a_warning(tmp_path: Path) -> None:
     found = finding(RULE.check(facts))
     assert RULE.severity_of(found, facts.window.duration_ns) is Severity.WARNING
     assert figures(found)["Launch calls"] == (number(1),)
+    skipped = [answer.how_to_record for rule, answer in run_rules(facts, RULES).unchecked if rule.needs_gpu]
+    assert skipped
+    assert all("CUPTI" in how and "driver" in how and "WSL" in how for how in skipped)
 
 
 def test_counters_of_kernels_are_no_times(tmp_path: Path) -> None:

@@ -142,6 +142,39 @@ def test_reads_on_a_gpu_that_was_not_recorded_are_a_hint(tmp_path: Path) -> None
     assert found.cost_ns == 0
 
 
+def _copies(us: float, *, call: str = "cudaMemcpyAsync", on_gpu: bool = False) -> TraceBuilder:
+    """Two steps of 100 ms, each with a copy, of a job whose kernels were not recorded."""
+    trace = TraceBuilder(devices=())
+    main = trace.thread()
+    for at in (0, 100_000):
+        main.step(at // 100_000, at=at, us=100_000).frame("train.py(7): send", at=at + 1, us=99_000)
+        main.op("aten::to", at=at + 10, us=us, shapes=[[100_000_000]])
+        main.op("aten::copy_", at=at + 12, us=us - 5, shapes=[[100_000_000], [100_000_000]])
+        main.call(call, at=at + 14, us=us - 10).call("cudaLaunchKernel", at=at + 90_000, us=5)
+    if on_gpu:  # else no memory was recorded
+        main.alloc(4_096, at=99_500)
+    return trace
+
+
+@pytest.mark.parametrize("on_gpu", [False, True])
+def test_copies_that_block_are_a_hint_where_no_kernel_was_recorded(on_gpu: bool, tmp_path: Path) -> None:
+    """What they wait for does not show. How long they hold the host does, and what they copy."""
+    facts = facts_of(_copies(70_000, on_gpu=on_gpu), tmp_path)
+    found = finding(RULE.check(facts))
+    assert found.title == "Blocking copy: waiting takes 70.0% of the main thread's time"
+    assert figures(found)["aten::to of [[100000000]]"][0] == duration(140_000_000)
+    assert found.places[0].file == "train.py"
+    assert "non_blocking=True" in found.fix.code
+    assert RULE.severity_of(found, facts.window.duration_ns) is Severity.INFO
+
+
+@with_each(("us", "call"), [(900, "cudaMemcpyAsync"), (70_000, "cudaHostAlloc")])
+def test_a_copy_that_returns_or_copies_within_the_host_holds_nothing(
+    us: float, call: str, tmp_path: Path
+) -> None:
+    assert cannot_tell(RULE.check(facts_of(_copies(us, call=call), tmp_path)))
+
+
 @with_each(("waiting", "blocks"), [(20, True), (15, False)])
 @with_each("graph", [True, False])
 def test_launches_that_wait_for_their_kernel_are_synchronizations(
