@@ -230,6 +230,14 @@ DOUBTS: Sequence[Doubt] = (
         lambda facts: facts.trace.status == "PARTIAL",
         first=lambda _: "The file ends in the middle. What follows is about what is left of it.",
     ),
+    Doubt(
+        lambda facts: facts.recorded.kept_inputs,
+        touches=frozenset({"growth"}),
+        silent=_cannot_tell(
+            "the recorder itself keeps sparse CSR tensors, whose shapes it recorded",
+            "Record with profile_memory=True and without record_shapes.",
+        ),
+    ),
     # Events are not written in order of time: a GPU's may be what is missing.
     Doubt(
         lambda facts: (facts.trace.status, facts.device) == ("PARTIAL", None),

@@ -129,6 +129,8 @@ MAKES_TENSOR = any_of(
 RANDOM = any_of(r"aten::(randn|rand|randint|randperm|normal|uniform|random)(_like)?_?")
 # Operators that make a tensor of one number, or of numbers in a row.
 FILLED = any_of(r"aten::((ones|zeros|full)(_like)?|new_(ones|zeros|full)|arange|linspace)")
+# Operators that make a sparse tensor of compressed rows or columns.
+MAKES_COMPRESSED = any_of(r"aten::_?(to_)?sparse_(csr|csc|bsr|bsc|compressed)(_tensor\w*)?")
 # Operators that make one larger tensor of several.
 JOINS = any_of(r"aten::_?(cat|concat|concatenate|stack|hstack|vstack|append)\w*", flags=re.S)
 # Operators with which a job makes a copy of its own to keep. A graph keeps batches: copies to a device.

@@ -14,8 +14,9 @@ from tb_gpudiag.rules.doubts import ABOUT_TIME
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.vocabulary.recorded import Category
-from tests.builder import TraceBuilder
+from tests.builder import HostThread, TraceBuilder
 from tests.facts import facts_of as facts_of_story
+from tests.rules.memory_stage import MIB, STEP_US, job
 from tests.rules.stage import facts_of, healthy, without_gpu
 
 SECOND_US = 1_000_000
@@ -92,3 +93,20 @@ def test_a_long_time_after_all_that_was_recorded_is_mentioned(
     tail_ns = int(1e3 * tail_us) * whole
     longer = replace(trace, events=replace(events, duration_ns=events.duration_ns + tail_ns))
     assert find_verdict(Facts(longer)).sentence.startswith("The file goes on for") == said
+
+
+@pytest.mark.parametrize(
+    ("makes", "shapes", "said"),
+    [("csr", [[9, 9]], False), ("csr", None, True), ("coo", [[9, 9]], True)],
+)
+def test_csr_tensors_that_a_recorder_of_shapes_keeps_are_no_leak(
+    makes: str, shapes: list[list[int]] | None, tmp_path: Path, *, said: bool
+) -> None:
+    trace = job([MIB] * 6, device=None)
+    main = HostThread(trace, trace.recording.pid)
+    for step in range(6):
+        main.op(f"aten::to_sparse_{makes}", at=step * STEP_US + 70, us=5, shapes=shapes)
+    outcome = run_rules(facts_of(trace, tmp_path), RULES)
+    assert ("GD405" in {found.rule.id for found in outcome.findings}) == said
+    how = [answer.how_to_record for rule, answer in outcome.unchecked if rule.id == "GD405"]
+    assert how == ([] if said else ["Record with profile_memory=True and without record_shapes."])

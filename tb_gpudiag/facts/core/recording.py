@@ -12,6 +12,7 @@ from tb_gpudiag.trace.events import Events, Trace
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.api_calls import BLOCKING_CALL, SUBMITTED_ONLY
 from tb_gpudiag.vocabulary.marks import OPTIMIZER_STEP, STEP
+from tb_gpudiag.vocabulary.operators import MAKES_COMPRESSED
 from tb_gpudiag.vocabulary.recorded import CALL_CATEGORIES, UNREAD_ACCELERATORS, Category
 
 # A mark at an edge of the recording that has less than half of any other step's time, operators and calls is
@@ -109,28 +110,27 @@ class Recorded:
     flops: bool
     overhead: bool  # the GPU tracer's own work, such as allocating its buffers
     waits: bool = True  # calls in which the host waits for the GPU
+    kept_inputs: bool = False  # the recorder keeps the memory of tensors whose shapes it recorded
     unread_accelerator: str = ""  # the kind of accelerator whose activity is in the trace and is not read
 
 
 def find_recorded(trace: Trace, *, steps: bool) -> Recorded:
     """Find out which kinds of data the trace contains. steps: whether it has some, such as a server's."""
     events, metadata = trace.events, trace.metadata
-    stacks = (
-        bool((events.category == Category.PYTHON_FUNCTION).any())
-        or bool((events.call_stack != NONE).any())
-        or bool(trace.memory.stacks)
-    )
+    frames = (events.category == Category.PYTHON_FUNCTION) | (events.call_stack != NONE)
+    shapes = metadata.record_shapes | bool((events.shapes != NONE).any())
     return Recorded(
         steps=steps,
         operators=bool((events.category == Category.CPU_OP).any()),
-        stacks=stacks,
-        shapes=metadata.record_shapes | bool((events.shapes != NONE).any()),
+        stacks=bool(frames.any() or trace.memory.stacks),
+        shapes=shapes,
         memory=len(trace.memory) > 0,
         flops=metadata.with_flops,
         overhead=bool((events.category == Category.OVERHEAD).any()),
         waits=not occurs(events, SUBMITTED_ONLY)
         or occurs(events, BLOCKING_CALL)
         or bool((events.category == Category.DRIVER).any()),
+        kept_inputs=shapes & occurs(events, MAKES_COMPRESSED),
         unread_accelerator=next(
             (name for kind, name in UNREAD_ACCELERATORS.items() if (events.category == kind).any()), ""
         ),

@@ -11,8 +11,8 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.operator_costs import OperatorKind, time_by_shapes
 from tb_gpudiag.facts.kernels.roofline import Roofline
-from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer
-from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
+from tb_gpudiag.rules.answer import Clear, Evidence, Finding, RuleAnswer
+from tb_gpudiag.rules.rule import Claimed, Rule, page_fixes
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.rules.shared.roofline_evidence import MULTIPLE, unaligned_sizes
 from tb_gpudiag.vocabulary import levels
@@ -20,7 +20,7 @@ from tb_gpudiag.vocabulary.kernel_families import Arithmetic, Family
 from tb_gpudiag.wording.format import one_line
 from tb_gpudiag.wording.quantity import duration, number
 
-CODE = fix_code(__name__)
+FIXES = page_fixes(__name__)
 
 # In public traces such kernels take 10 to 19% of the window if a dimension is odd, else less than 1%.
 LEAST_SHARE = levels.NOTICEABLE
@@ -64,11 +64,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         summary="Tensor cores load 16 bytes at a time. If the length of a row is not a multiple of that, the "
         "library falls back to kernels that load element by element (their names end in align1 or align2), "
         "and the tensor cores wait.",
-        fix=Fix(
-            f"Pad batch, sequence, vocabulary and hidden sizes to multiples of {MULTIPLE}.",
-            CODE["pad"],
-            "https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html",
-        ),
+        fix=FIXES["pad"],
         removable=time.saving_above_peaks(chosen, cost_ns * MOST_GAIN),
         evidence=evidence,
         **time.where(chosen, free),

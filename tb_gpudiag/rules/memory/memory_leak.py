@@ -14,4 +14,4 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     return look_for_leak(facts.gpu_memory) if facts.gpu_memory else gpu_memory_not_recorded(facts)
 
 
-RULE = Rule("GD401", "memory_leak", "GPU memory leak", check, about=TRACES | MEMORY_FILES)
+RULE = Rule("GD401", "memory_leak", "GPU memory leak", check, about=TRACES | MEMORY_FILES, topic="growth")

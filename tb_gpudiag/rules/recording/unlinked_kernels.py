@@ -6,12 +6,10 @@ from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
-from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
-from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL, record_again
+from tb_gpudiag.rules.rule import Claimed, Rule, page_fixes
+from tb_gpudiag.rules.shared.recording_advice import record_again
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.quantity import duration, number, share_of
-
-CODE = fix_code(__name__)
 
 # Work that was queued before the recording has no launch in it, and costs nothing to know. Only idle time
 # that ends with such work has no cause.
@@ -64,12 +62,7 @@ def _fix(work: Work) -> Fix:
         return record_again("Record CPU and CUDA activities together.")
     first_ns = int(work.start_ns[work.linked].min())
     if 2 * int((work.start_ns[~work.linked] < first_ns).sum()) >= int((~work.linked).sum()):
-        return Fix(
-            "Call torch.cuda.synchronize() just before the steps that are recorded, so that the GPU has "
-            "finished everything that was queued before.",
-            CODE["synchronize"],
-            PROFILER_URL,
-        )
+        return page_fixes(__name__)["synchronize"]
     return record_again(
         "Threads or libraries launch this work through calls that this profiler does not trace. A newer "
         "PyTorch traces more of them."
