@@ -99,11 +99,11 @@ def _makes_tensors(host: Host, alone: Bool) -> Bool:
 
 
 def _computes(host: Host, alone: Bool) -> Bool:
-    """Mask of operators that take long by themselves, as calls like them mostly do, shape (n,). Others call
-    many, were interrupted, wait, or move data that a batch is made of. alone: of operators that launch
-    nothing."""
+    """Mask of operators that take long by themselves, as calls like them mostly do, shape (n,). Others were
+    interrupted, wait, get memory, or join samples. alone: of operators that launch nothing."""
     events, own_ns = host.events, host.tree.own_ns
-    other = match(events, operators.WAITS_OR_COPIES) | match(events, operators.COMPUTES_NOTHING)
+    other = match(events, operators.WAITS_OR_COPIES) | match(events, operators.GETS_MEMORY)
+    other |= match(events, operators.COMPUTES_NOTHING)
     some = np.flatnonzero(match(events, operators.ATEN) & alone & ~other)
     kind, _ = groups(events.name[some].astype(np.int64), events.shapes[some].astype(np.int64))
     long = own_ns[some] >= np.maximum(_LEAST_FILLING_NS, events.duration_ns[some] // 2)

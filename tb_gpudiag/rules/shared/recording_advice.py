@@ -122,8 +122,8 @@ def recording_gpu(use: GpuUse) -> str:
         (use.counted, "For times, record with ProfilerActivity.CUDA, without profiler_metrics, warmed up."),
         (
             use.launches,
-            "The calls of the CUDA or HIP runtime were recorded, so ProfilerActivity.CUDA was on, and the "
-            f"driver gave the tracer (CUPTI, roctracer) no activity. {_ONE_TRACER} Update the driver, and on "
+            "Calls of the CUDA or HIP runtime were recorded: ProfilerActivity.CUDA was on, and the driver "
+            f"gave the tracer (CUPTI, roctracer) no activity. {_ONE_TRACER} Update the driver, and on "
             "WSL that of Windows.",
         ),
         (use.listed or use.operators, f"Record with ProfilerActivity.CUDA. {_ONE_TRACER}"),

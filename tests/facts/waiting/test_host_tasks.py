@@ -125,11 +125,12 @@ def test_long_operators_that_launch_nothing_compute_on_the_host_of_a_job_with_a_
     main.op("aten::add", at=5_000, us=900, shapes=[[1_000_000]])
     main.op("aten::view", at=6_000, us=900)  # something intercepts it
     main.op("aten::cat", at=7_000, us=900)  # of samples to a batch
-    main.op("aten::unflatten", at=8_000, us=1_500)  # it calls many, each of which is short
+    main.op("aten::empty", at=7_950, us=40_000)  # it starts CUDA
+    main.op("aten::unflatten", at=50_000, us=1_500)  # it calls many, each of which is short
     for i in range(4):
-        main.op("aten::narrow", at=8_010 + 220 * i, us=200)
+        main.op("aten::narrow", at=50_010 + 220 * i, us=200)
     computing = HostTask.COMPUTING
-    kinds = [NONE, computing, computing, NONE, NONE, NONE, computing, *[NONE] * 7]
+    kinds = [NONE, computing, computing, NONE, NONE, NONE, computing, *[NONE] * 8]
     assert list(_kinds(trace, "aten::")) == kinds
 
 
