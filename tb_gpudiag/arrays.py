@@ -31,6 +31,11 @@ def summed(group: npt.NDArray[Any], values: npt.NDArray[Any] | int, groups: int)
     return found
 
 
+def median(values: npt.NDArray[Any]) -> float:
+    """The median; 0 of nothing."""
+    return float(np.median(values)) if len(values) else 0.0
+
+
 def numbered(values: Iterable[Hashable]) -> Int64:
     """Number the values in order of their first places, shape (n,)."""
     known: dict[Hashable, int] = {}

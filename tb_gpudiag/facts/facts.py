@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -59,7 +59,7 @@ from tb_gpudiag.facts.waiting.freeing import find_freeing
 from tb_gpudiag.facts.waiting.gpu_use import GpuUse, find_gpu_use
 from tb_gpudiag.facts.waiting.host_lead import HostLead, find_host_lead
 from tb_gpudiag.facts.waiting.job_kind import job_kind
-from tb_gpudiag.facts.waiting.loading import batches, only_first_batch
+from tb_gpudiag.facts.waiting.loading import batches
 from tb_gpudiag.facts.waiting.overhead import LEAST, LIKELY, LIKELY_ON_CPU, MOST
 from tb_gpudiag.facts.waiting.stream_waits import stream_waits
 from tb_gpudiag.step_time import StepTime, step_time
@@ -156,11 +156,6 @@ class Facts:
 
     batches = fact(lambda f: batches(f.host, f.loader_starts, f.host_window))
     """BatchSizes that a loader fetched for the step window."""
-
-    @property
-    def only_first_batch(self) -> bool:
-        """Whether all batches were fetched for one step, from a new iterator."""
-        return only_first_batch(self.batches, self.work)
 
     @cached_property
     def compile_reasons(self) -> CompileReasons:
@@ -282,7 +277,7 @@ class Facts:
     @property
     def device(self) -> DeviceFacts | None:
         """The busiest device, which verdicts are about; None when no GPU work was recorded."""
-        return self.devices[0] if self.devices else None
+        return next(iter(self.devices), None)
 
     @property
     def gpu(self) -> DeviceFacts:
@@ -308,6 +303,13 @@ class Facts:
     def on_cpu(self) -> bool:
         """Whether nothing in the trace hints at the use of an accelerator: the job computes on the CPU."""
         return self.device is None and not self.recorded.unread_accelerator and not self.gpu_use.possible
+
+    @property
+    def computes_on(self) -> Literal["gpu", "cpu", "unseen"]:
+        """Where the job computes. unseen: maybe on a GPU, or another accelerator, that was not recorded."""
+        if self.device is not None:
+            return "gpu"
+        return "cpu" if self.on_cpu else "unseen"
 
     @cached_property
     def gpu_use(self) -> GpuUse:

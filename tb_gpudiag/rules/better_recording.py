@@ -12,7 +12,7 @@ from tb_gpudiag.rules.outcome import Outcome, RuleFinding
 from tb_gpudiag.rules.rule import AnyRule
 from tb_gpudiag.rules.shared.recording_advice import for_recorders, record_again
 from tb_gpudiag.rules.shared.server_recording import for_server
-from tb_gpudiag.wording.format import count, in_sentence
+from tb_gpudiag.wording.format import around, count, in_sentence
 from tb_gpudiag.wording.good_recording import RECORDING_OF_HOST_LEAKS, SNAPSHOT_RECORDING
 
 NOTES = "NotingTensors"
@@ -34,7 +34,7 @@ def better_recording(outcome: Outcome, facts: Facts) -> BetterRecording | None:
     if not (*hints, *lacks, *times):
         return None
     parts = _missing_parts(facts)
-    said = [f"Not recorded: {', '.join(parts)}."] if parts else []
+    said = [around("Not recorded: ", ", ".join(parts), ".")]
     said += [answer.hint for _, answer in lacks if answer.hint]
     said += _not_checked(lacks, on_cpu=facts.on_cpu, why=not parts)
     said += [f"{hint.finding.title}." for hint in hints if hint.rule.topic != "part"]
@@ -42,7 +42,7 @@ def better_recording(outcome: Outcome, facts: Facts) -> BetterRecording | None:
     asks = bool(parts) or any(answer.how_to_record for _, answer in lacks if answer != NO_GPU)
     read = not facts.recorded.unread_accelerator
     notes = any(NOTES in answer.how_to_record for _, answer in lacks)
-    return BetterRecording(" ".join(said), _recipe(facts, notes=notes) if asks and read else "")
+    return BetterRecording(" ".join(filter(None, said)), _recipe(facts, notes=notes) if asks and read else "")
 
 
 def _recipe(facts: Facts, *, notes: bool) -> str:

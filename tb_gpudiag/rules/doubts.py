@@ -5,7 +5,6 @@ which rules it touches, and what it does to them. Severity, promises and the ver
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import TypeVar
 
 from tb_gpudiag.facts.core.causes import Cause
@@ -31,7 +30,7 @@ from tb_gpudiag.rules.shared.odd_recordings import (
     steps_end_unseen,
     thinned_sentence,
 )
-from tb_gpudiag.rules.shared.recording_advice import little_work, record_again
+from tb_gpudiag.rules.shared.recording_advice import little_work
 from tb_gpudiag.rules.shared.server_recording import of_one_step, one_replayed_step
 from tb_gpudiag.rules.shared.slowed_recording import (
     behind_blocking,
@@ -163,19 +162,6 @@ def _largest_operator(facts: Facts, lost: Lost) -> list[str]:
     ]
 
 
-def _of_first_batch(finding: Finding, _facts: Facts) -> Finding:
-    """Return a finding about the first batch of an iterator, for one step: later ones may be loaded ahead,
-    and nothing shows whether they are."""
-    return replace(
-        finding,
-        summary="The recording fetches for one step, the first batch of a new iterator. Nothing loads it "
-        "ahead, so its wait comes once per epoch, and nothing here shows how long later batches take.",
-        fix=record_again("Record several batches of one iterator, to see whether loading keeps up."),
-        removable=None,
-        records_again=True,
-    )
-
-
 def _unread(facts: Facts) -> str:
     return facts.recorded.unread_accelerator if facts.device is None else ""
 
@@ -251,6 +237,8 @@ DOUBTS: Sequence[Doubt] = (
     ),
     Doubt(
         lambda facts: not facts.window.duration_ns,
+        touches=ABOUT_TIME,
+        silent=_cannot_tell("the trace has no host or GPU activity"),
         verdict=lambda _: ("unknown", "The trace holds no host or GPU activity, so nothing can be said."),
     ),
     Doubt(
@@ -372,12 +360,6 @@ DOUBTS: Sequence[Doubt] = (
         at_most=Severity.INFO,
     ),
     Doubt(one_replayed_step, touches=HOST_SPEED, at_most=Severity.INFO, finding=of_one_step),
-    Doubt(
-        lambda facts: facts.only_first_batch,
-        touches=frozenset({"input"}),
-        at_most=Severity.INFO,
-        finding=_of_first_batch,
-    ),
     Doubt(
         lambda facts: facts.host_work.recorder_cost.frame_starts_ns.size,
         touches=HOST_SPEED | {"input"},

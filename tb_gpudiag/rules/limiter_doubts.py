@@ -23,14 +23,13 @@ from tb_gpudiag.wording.format import in_quotes, share
 class Judged(NamedTuple):
     """What a verdict is about to say of a device's step window.
 
-    unseen_ns: what the host did and the trace does not show; between_launches_ns: of that, between launches
-    that follow one another quickly; in_range: the range of the user's own that has most of it.
+    unseen_ns: what the host did and the trace does not show; in_range: the range of the user's own that has
+    most of it.
     """
 
     facts: Facts
     parts: WindowParts
     unseen_ns: int
-    between_launches_ns: int
     in_range: str
 
     @property
@@ -71,11 +70,6 @@ def _unseen_limiter(judged: Judged, _said: Said) -> Said:
         said += f", most of it in {in_quotes(judged.in_range, 80)}."
         limits = "The host's own work there limits this job."
         return "python", f"{said} {limits} Record with with_stack=True to see what it is."
-    # A host that does nothing else launches every few tens of microseconds, of which the call takes a part.
-    if not operators and 2 * judged.between_launches_ns >= judged.unseen_ns:
-        said += ", mostly between launches that soon follow one another"
-        limits = "launching many small kernels probably limits this job."
-        return "launch", f"{said}: {limits} Record with {how} to be sure."
     return "unknown", f"{said}. Record with {how} to see what."
 
 
@@ -111,15 +105,6 @@ LIMITER_DOUBTS: Sequence[LimiterDoubt] = (
         frozenset({"requests"}),
         lambda judged: judged.facts.request_waits.for_engine,
         lambda judged, _: ("unknown", FOR_ENGINE.format(all_requests=judged.share(judged.parts.requests_ns))),
-    ),
-    LimiterDoubt(
-        frozenset({"input"}),
-        lambda judged: judged.facts.only_first_batch,
-        lambda judged, _: (
-            "unknown",
-            f"It waited {judged.share(judged.parts.input_ns)} of the time for the first batch of a new "
-            "iterator, which nothing loads ahead: once per epoch. Record several steps of one iterator.",
-        ),
     ),
     LimiterDoubt(
         frozenset({"launch", "python"}),

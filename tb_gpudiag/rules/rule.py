@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from functools import lru_cache
 from importlib import resources
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, merged
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.rules.answer import Finding, Fix, RuleAnswer, Severity
+from tb_gpudiag.rules.answer import Clear, Finding, Fix, RuleAnswer, Severity
 from tb_gpudiag.rules.shared.recording_advice import no_gpu
 from tb_gpudiag.vocabulary.patterns import lazy_re
 from tb_gpudiag.vocabulary.recorded import FileKind
@@ -71,6 +71,32 @@ Check = Callable[["Facts", Claimed], RuleAnswer]
 Time that earlier findings claimed is not lost time anymore: a rule's threshold, figures and claims are about
 the rest, so that no nanosecond is claimed twice.
 """
+
+
+P = TypeVar("P", bound="Part")
+
+
+class Part(Protocol):
+    """Time that a rule is about. share: of the step window."""
+
+    @property
+    def share(self) -> float: ...
+
+
+def speaks_from(
+    least_share: float,
+    choose: Callable[[Facts, Claimed], P],
+    too_little: Callable[[P], str],
+    find: Callable[[P], RuleAnswer],
+) -> Check:
+    """Make the check of a rule that finds something in the time that it chooses if that is at least this
+    share of the step window, and says how much it is if it is less."""
+
+    def look(facts: Facts, claimed: Claimed) -> RuleAnswer:
+        part = choose(facts, claimed)
+        return find(part) if part.share >= least_share else Clear(too_little(part))
+
+    return look
 
 
 ERROR_SHARE = 0.30
@@ -132,22 +158,35 @@ class AnyRule:
 class Rule(AnyRule):
     """A rule on one trace.
 
-    about: the kinds of files that it applies to. needs_gpu: it cannot tell anything without GPU work.
+    about: the kinds of files that it applies to. look: its check. on_cpu, unseen: another one, for jobs that
+    compute on a CPU, and for those on a GPU whose work the trace lacks; None if that is the same.
     """
 
     look: Check
     about: frozenset[FileKind] = field(default=TRACES, kw_only=True)
-    needs_gpu: bool = field(default=False, kw_only=True)
+    on_cpu: Check | None = field(default=None, kw_only=True)
+    unseen: Check | None = field(default=None, kw_only=True)
 
     def check(self, facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
         """Answer by the facts, or say what the trace lacks."""
-        if self.needs_gpu and facts.device is None:
-            return no_gpu(facts)
-        return self.look(facts, claimed)
+        others = {"cpu": self.on_cpu, "unseen": self.unseen}
+        return (others.get(facts.computes_on) or self.look)(facts, claimed)
 
     @property
     def package(self) -> str:
         return f"tb_gpudiag.rules.{self.family}"
+
+
+def _no_gpu(facts: Facts, _claimed: Claimed) -> RuleAnswer:
+    return no_gpu(facts)
+
+
+@dataclass(frozen=True)
+class GpuRule(Rule):
+    """A rule that needs the work of a GPU, if it has no other check."""
+
+    on_cpu: Check | None = field(default=_no_gpu, kw_only=True)
+    unseen: Check | None = field(default=_no_gpu, kw_only=True)
 
 
 PAGE_HEADINGS = ("What it means", "How it is measured", "Threshold", "When not to act", "Fix", "Known limits")

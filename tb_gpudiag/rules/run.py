@@ -96,8 +96,7 @@ def _severity(rule: AnyRule, finding: Finding, facts: Facts) -> Severity:
 
 
 def _with_saving(found: RuleFinding, facts: Facts, predicted: Predicted | None) -> Finding:
-    instead = (doubt.finding for doubt in doubts_about(found.rule, facts) if doubt.finding is not None)
-    doubted = next(instead, None)
+    doubted = next(filter(None, (doubt.finding for doubt in doubts_about(found.rule, facts))), None)
     if doubted is not None:
         return doubted(found.finding, facts)
     return with_saving(found.finding, facts, predicted, found.rule.kind_of_fix)
@@ -139,7 +138,7 @@ def _held_share(finding: Finding, facts: Facts) -> float:
 
 
 def _ask(rule: Rule, facts: Facts, claimed: Claimed) -> RuleAnswer:
-    silent = (doubt.silent for doubt in doubts_about(rule, facts) if doubt.silent is not None)
+    silent = filter(None, (doubt.silent for doubt in doubts_about(rule, facts)))
     if (nothing := next(silent, None)) is not None:
         return nothing(facts)
     try:

@@ -95,7 +95,7 @@ def _ran_out(memories: Sequence[DeviceMemory]) -> Iterator[tuple[str, str]]:
 
 def _without_memory(facts: Facts, ranked: Sequence[AnyRule]) -> Verdict:
     if facts.trace.kind != "trace":
-        return _memory_file(facts.trace.kind, facts.memory[0] if facts.memory else None)
+        return _memory_file(facts.trace.kind, next(iter(facts.memory), None))
     if (nothing := nothing_limits(facts)) is not None:
         (limiter, said), busy_is_known = nothing
         if not busy_is_known:
@@ -110,7 +110,6 @@ def _without_memory(facts: Facts, ranked: Sequence[AnyRule]) -> Verdict:
         facts,
         _parts(facts, facts.device, lost),
         lost.total_ns(hidden),
-        lost.total_ns(hidden & lost.in_short_dry_gaps),
         own_range(lost, facts.host, hidden),
     )
     return _gpu(judged, ranked)

@@ -70,9 +70,6 @@ _COMMUNICATES = tuple(
         ),
     )
 )
-# Kernels that send tokens to their experts, and the results back.
-DISPATCHES = any_of(rf"{_OUTSIDE}dispatch.*", flags=_FLAGS)
-COMBINES = any_of(rf"{_OUTSIDE}combine.*", flags=_FLAGS)
 
 _COLLECTIVE_KIND = lazy_re(
     r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|send_?recv|broadcast|cross_device_reduce|"

@@ -164,6 +164,11 @@ def in_quotes(name: str, limit: int = NAME_LIMIT) -> str:
     return f"“{one_line(name, limit).translate(_OTHER_QUOTES)}”"
 
 
+def around(before: str, text: str, after: str = "") -> str:
+    """A part of a sentence that only some recordings have: "" without the text."""
+    return f"{before}{text}{after}" if text else ""
+
+
 def in_sentence(text: str) -> str:
     """`Host memory grows` as it stands inside a sentence: `host memory grows`. `GPU 0` keeps its capitals."""
     return text[:1].lower() + text[1:] if text[1:2].islower() else text

@@ -51,6 +51,13 @@ def test_one_interrupted_operator_is_no_verdict(longest_us: float, *, said: bool
     assert (silent_families(facts, "interrupted") == ABOUT_TIME) == said
 
 
+def test_nothing_is_said_about_the_time_of_a_trace_without_activity(tmp_path: Path) -> None:
+    trace = TraceBuilder(devices=()).raw({"ph": "i", "name": "mark", "ts": 1.0, "pid": 0, "tid": 0})
+    facts = facts_of(trace, tmp_path)
+    assert silent_families(facts, "no host or GPU activity") == ABOUT_TIME
+    assert "nothing can be said" in find_verdict(facts).sentence
+
+
 @pytest.mark.parametrize(("silence_s", "said"), [(3_600, True), (50, False)])
 def test_an_hour_in_which_nothing_happens_is_no_idle_hour(silence_s: float, *, said: bool) -> None:
     trace = TraceBuilder()

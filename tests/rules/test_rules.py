@@ -70,7 +70,7 @@ def test_a_rule_cannot_tell_without_a_gpu(rule: Rule, job_without_gpu: Facts) ->
     answer = rule.check(job_without_gpu)
     assert isinstance(answer[0] if isinstance(answer, list) else answer, expected), (
         f"a job without a GPU should get {expected.__name__}: if the rule judges the host, add {rule.name} "
-        "to ABOUT_THE_HOST here, else set needs_gpu=True"
+        "to ABOUT_THE_HOST here, else make it a GpuRule"
     )
 
 

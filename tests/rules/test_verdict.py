@@ -282,22 +282,6 @@ def test_a_handful_of_kernels_is_too_little_to_judge(tmp_path: Path) -> None:
     assert {"GD102", "GD201"} <= {rule.id for rule, _ in outcome.unchecked}
 
 
-@pytest.mark.parametrize(("gaps", "us", "limiter"), [(100, 40, "launch"), (3, 2_000, "unknown")])
-def test_a_host_that_only_launches_is_known_by_its_launches(
-    gaps: int, us: float, limiter: str, tmp_path: Path
-) -> None:
-    """Without operators, nothing shows what it does between them, which may be anything if it takes long."""
-    trace = TraceBuilder()
-    main = trace.thread()
-    at = 0.0
-    for _ in range(gaps):
-        for _ in range(1 if gaps > 20 else 20):
-            main.launch("gemm", at=at, us=4, runs_at=at + 6, runs_us=8)
-            at += 9
-        at += us
-    assert find_verdict(facts_of(trace, tmp_path)).limiter == limiter
-
-
 @pytest.mark.parametrize(("name", "limiter"), [("decode video", "python"), ("", "unknown")])
 def test_unseen_work_in_a_range_of_the_users_own_is_named(name: str, limiter: str, tmp_path: Path) -> None:
     trace = TraceBuilder()

@@ -102,8 +102,6 @@ def _opener(host: Host, work: Work, first: Bool, *, several_steps: bool) -> list
 
 def _recurs(calls: Int64, work: Work, steps: Steps) -> bool:
     events = work.events
-    if not len(calls):
-        return False
     spent_ns, start = events.duration_ns[calls], events.start_ns[calls]
     if len(steps) > 1:
         later = np.sort(steps.start_ns)[len(steps) // 2 :]

@@ -91,16 +91,17 @@ def _launches(work: Work) -> list[_Launch]:
     found: list[_Launch] = []
     for call, a, b in zip(calls.tolist(), low.tolist(), high.tolist(), strict=True):
         own = np.sort(order[a:b])
-        last = found[-1].call if found else NONE
-        if (
-            last != NONE
-            and events.thread[last] == events.thread[call]
-            and events.end_ns[call] <= events.end_ns[last]
-        ):
-            own = np.sort(np.r_[found.pop().work, own])
-            call = last
+        if found and _is_within(events, call, found[-1].call):
+            outer = found.pop()
+            call, own = outer.call, np.sort(np.r_[outer.work, own])
         found.append(_Launch(call, own, tuple(events.name[work.event[own]].tolist())))
     return sorted(found, key=lambda launch: int(events.start_ns[launch.call]))
+
+
+def _is_within(events: Events, call: int, other: int) -> bool:
+    """Whether a call is part of the other one, which begins first."""
+    same_thread = events.thread[other] == events.thread[call]
+    return bool(same_thread and events.end_ns[call] <= events.end_ns[other])
 
 
 def _usual(events: Events, launches: list[_Launch], steps: Steps) -> list[Names]:
@@ -260,8 +261,6 @@ def _holes(
     work of its stream begins, a synchronization returns, or a launch with all kernels would have ended.
     """
     events = work.events
-    if not lacking:
-        return
     start, end = work.start_ns, work.end_ns
     stream_of: dict[Names, int] = {}
     lengths: dict[Names, list[int]] = defaultdict(list)

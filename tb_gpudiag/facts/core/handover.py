@@ -151,8 +151,6 @@ class HostTime:
         """
         cut = self._cut(spans, other)
         still = cut.cause == UNDECIDED
-        if not len(still):
-            return cut
         order = np.argsort(spans.start_ns, kind="stable")
         origin = order[np.searchsorted(spans.start_ns[order], cut.start_ns, side="right") - 1]
         keep = still & ~self._waits_for_engine(cut.event)
@@ -184,8 +182,6 @@ class HostTime:
             spans = repaint(spans, times, Cause.REQUESTS, own)
         events = self._events
         overhead = np.flatnonzero(events.category == Category.OVERHEAD)
-        if not len(overhead):
-            return spans
         lazy = np.array([events.names[i] in LAZY_LOADING for i in events.name[overhead]], np.bool_)
         ours = np.array([events.names[i] not in _NOT_OVERHEAD for i in events.name[overhead]], np.bool_)
         for chosen, cause in ((overhead[lazy], self._loading), (overhead[ours], Cause.PROFILER)):

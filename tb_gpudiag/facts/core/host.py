@@ -216,7 +216,7 @@ class Host:
     def caller(self) -> Int32:
         """Number of the nearest frame outside of installed packages, or NONE; in backward as for `place`."""
         frames, own = self._own_frames
-        installed = np.array([is_installed(frame) for frame in frames] or [False], np.bool_)
+        installed = np.array([*map(is_installed, frames), False], np.bool_)
         return self._with_forward(np.where(installed[own], NONE, own))
 
     @cached_property

@@ -95,8 +95,8 @@ def places_of_each(values: npt.NDArray[np.integer[Any]]) -> Iterator[tuple[int, 
     to compare the array with each value takes quadratic time where a trace has many threads or streams."""
     order = np.argsort(values, kind="stable")
     ordered = values[order]
-    borders = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1], True])
-    for low, high in pairwise(borders.tolist() if len(values) else []):
+    first = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]][: len(values)])
+    for low, high in pairwise([*first.tolist(), len(values)]):
         yield int(ordered[low]), order[low:high]
 
 
@@ -157,7 +157,7 @@ def clip(intervals: Intervals, low: int, high: int) -> Intervals:
 
 def subtract(a: Intervals, b: Intervals) -> Intervals:
     """Return the part of set `a` that set `b` does not cover."""
-    if not len(a.start) or not len(b.start):
+    if not len(a.start):
         return a
     low, high = int(a.start[0]), int(a.end[-1])
     return intersect(a, complement(b, low, high))

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64
+from tb_gpudiag.arrays import NONE, Bool, Int64, median
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, Window, coverage, merged, union
 from tb_gpudiag.facts.core.launches import Work
@@ -83,7 +83,7 @@ def _between(events: Events, begins: Int64, ends: Int64, thread: int) -> tuple[I
     ended = np.sort(events.end_ns[ends[events.thread[ends] == thread]])
     until = np.r_[ended, events.end_ns[own].max()]
     stops = until[np.searchsorted(ended, begun)]
-    before = ended[: int(not len(begun) or (len(ended) > 0 and bool(ended[0] <= begun[0])))]
+    before = ended[:1][ended[:1] <= np.r_[begun, np.iinfo(np.int64).max][0]]
     return np.r_[np.full(len(before), events.start_ns[own].min()), begun], np.r_[before, stops]
 
 
@@ -147,7 +147,7 @@ def find_loader_starts(host: Host, work: Work, main: int) -> LoaderStarts:
     # Of a GPU's steps, the only one that starts a loader is left out: epochs may be long.
     if fresh.sum() > 1 or (fresh[1:].any() and not len(work.by_launch)):
         return LoaderStarts(EMPTY, union(begins[fresh], end[fresh]), fetches[fresh], thread)
-    usual_ns = int(np.median(length[~fresh])) if not fresh.all() else 0
+    usual_ns = int(median(length[~fresh]))
     until = end - np.minimum(usual_ns, length)
     once = fresh & ~host.loads_in_process[fetches]
     once &= until - begins >= np.maximum(LEAST_NS, (TIMES_USUAL - 1) * usual_ns)
@@ -217,8 +217,6 @@ def find_request_waits(host: Host) -> RequestWaits:
 
 def _polled(events: Events, rounds: Int64, thread: int) -> tuple[Int64, Int64]:
     """Return the stretches of rounds between which the thread launches nothing."""
-    if not len(rounds):
-        return rounds, rounds
     calls = events.where(*CALL_CATEGORIES)
     calls = calls[events.thread[calls] == thread]
     launched = events.start_ns[calls[match_some(events, api_calls.LAUNCH_CALL, calls)]]
@@ -226,4 +224,5 @@ def _polled(events: Events, rounds: Int64, thread: int) -> tuple[Int64, Int64]:
     after = np.searchsorted(launched, start, side="right")
     before = np.searchsorted(launched, end, side="left")
     breaks = after[1:] > before[:-1]
-    return start[np.r_[True, breaks]], end[np.r_[breaks, True]]
+    first, last = np.r_[True, breaks][: len(rounds)], np.r_[breaks, True][: len(rounds)]
+    return start[first], end[last]

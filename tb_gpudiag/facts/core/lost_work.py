@@ -70,7 +70,7 @@ def find_lost_work(host: Host, work: Work, captured: Int64, end_ns: int) -> Lost
     launches = launches[host.tree.outermost_of(launching)[launches] | (host.tree.depth[launches] == NONE)]
     lost = launches[~_answered(host, launches)]
     none = LostWork(events, launches[:0], launches)
-    if not len(lost) or not work.linked.any():
+    if not work.linked.any():
         return none
     later = ~work.linked & (work.start_ns > work.start_ns[work.linked].min())
     if int(later.sum()) >= _LINKS_BROKEN * len(lost):
@@ -158,7 +158,7 @@ def without_lost_ends(
     spoiled = coverage(lost, start, end) >= LOST_SHARE * (end - start)
     masks = np.stack([*found.lost_in(start, end), spoiled])
     head, tail = _at_the_end(*masks), _at_the_end(*masks[:, ::-1])
-    if head + tail >= len(steps) or not head + tail:
+    if head + tail >= len(steps):
         return recorded, steps
     whole = steps.take(slice(head, len(steps) - tail))
     ends_ns = int(step_borders(whole, work)[-1]) if tail else recorded.end_ns

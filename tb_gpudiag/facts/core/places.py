@@ -64,8 +64,6 @@ def by_place(
     """
     known = event != NONE
     event, weight_ns = event[known], weight_ns[known]
-    if not len(event):
-        return []
     place, operator = host.place[event], host.names(host.operator[event])
     module, range_ = host.names(host.module[event]), host.names(host.range[event])
     nowhere = place == NONE
@@ -75,7 +73,7 @@ def by_place(
     # All columns in one number, so that grouping sorts plain integers; 0 means that nothing is known.
     around = numbered(np.r_[NONE, around])[1][1:]
     base = len(host.events.names) + 1
-    key, member = numbered(((place + 1) * (around.max() + 1) + around) * base + operator + 1)
+    key, member = numbered(((place + 1) * (around.max(initial=0) + 1) + around) * base + operator + 1)
     total = summed(member, weight_ns, len(key))
     found = []
     for i in [int(i) for i in np.argsort(-total, kind="stable") if key[i]][:most]:
@@ -130,9 +128,10 @@ class Paths:
         self._above: list[int] = []  # number of the path without its last name
         self._name: list[int] = []
         self._names = events.names
-        for level in range(_MOST_LEVELS):
-            above = number[parent[rest]] if level else np.full(len(rest), NONE, np.int64)
-            ready = above != NONE if level else parent[rest] == NONE
+        for _ in range(_MOST_LEVELS):
+            outermost = parent[rest] == NONE
+            above = np.where(outermost, NONE, number[parent[rest]])
+            ready = outermost | (above != NONE)
             if not ready.any():
                 break
             here = rest[ready]

@@ -222,7 +222,7 @@ def _queued_before(work: Work, own: Int64) -> int:
     """Return when the work from before the recording was done that precedes this work on its stream: other
     streams may run ahead."""
     queued = np.flatnonzero(~work.linked)
-    if not len(own) or not len(queued):
+    if not len(own):
         return 0
     streams, of_ours = np.unique(work.stream_key[own], return_inverse=True)
     begins = np.full(len(streams), np.iinfo(np.int64).max)

@@ -311,8 +311,6 @@ def _within_operators(events: Events, start_ns: Int64) -> Int64:
     inside = (events.thread[around] == events.thread[calls]) & (early_ns > 0) & (early_ns <= _SKEW_NS)
     inside &= events.duration_ns[calls] >= _TIMES_SKEW * early_ns
     inside &= events.end_ns[calls] <= events.end_ns[around] + _SKEW_NS
-    if not inside.any():
-        return start_ns
     moved: Int64 = start_ns.copy()
     moved[calls[inside]] = start_ns[around[inside]]
     return moved

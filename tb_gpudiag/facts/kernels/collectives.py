@@ -19,7 +19,7 @@ from tb_gpudiag.trace.events import Message
 from tb_gpudiag.vocabulary import marks, operators
 from tb_gpudiag.vocabulary.collective_kinds import BACK_END_MARK, CALLERS, NAMES, Collective, operation
 from tb_gpudiag.vocabulary.kernel_families import Family
-from tb_gpudiag.vocabulary.kernel_names import COMBINES, DISPATCHES, collective_kind
+from tb_gpudiag.vocabulary.kernel_names import collective_kind
 from tb_gpudiag.vocabulary.operators import COLLECTIVE_PARAMETERS, NUMBER_BYTES, number_format
 from tb_gpudiag.vocabulary.recorded import Category
 from tb_gpudiag.vocabulary.torch_frames import LOADER
@@ -66,26 +66,12 @@ class CollectiveCalls:
         return np.array(found, np.int64)
 
 
-def exchanged_again(host: Host, kernels: Kernels) -> float:
-    """Return the share of the kernels that dispatch tokens to experts or combine them again that follow one
-    of their own kind, with computing in between."""
-    kind = kind_by_name(host.events, ((0, DISPATCHES), (1, COMBINES)), NONE)[host.events.name[kernels.event]]
-    communicates = kernels.family == Family.COLLECTIVE
-    kind[~communicates] = NONE
-    exchange = np.flatnonzero(kind != NONE)
-    if len(exchange) < 2:
-        return 0.0
-    computed = np.cumsum(kernels.is_kernel & ~communicates)[exchange]
-    again = (np.diff(kind[exchange]) == 0) & (np.diff(computed) > 0)
-    return float(again.mean())
-
-
 def on_device(host: Host, kernels: Kernels) -> CollectiveCalls:
     """Find the communication kernels of the step window. Kernels of one call on one stream count as one."""
     events = host.events
     chosen = np.flatnonzero(kernels.family == Family.COLLECTIVE)
     event, origin = kernels.event[chosen], kernels.origin[chosen]
-    own = np.array([text == COLLECTIVE_PARAMETERS for text in events.names] or [False], np.bool_)
+    own = np.array([text == COLLECTIVE_PARAMETERS for text in events.names], np.bool_)
     called = host.tree.nearest_of((events.category == Category.CPU_OP) & own[events.name])
     call = np.where(origin == NONE, NONE, called[origin])
     # Of kernels without such an operation, each one is a call.

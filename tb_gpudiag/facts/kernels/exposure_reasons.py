@@ -225,8 +225,6 @@ def _rate_limited(host: Host, seen: SeenCollectives) -> Bool:
     waits = np.flatnonzero(match(events, RATE_LIMITER) & (events.category == Category.USER_ANNOTATION))
     found = np.zeros(len(seen.calls), np.bool_)
     known = np.flatnonzero(seen.launch != NONE)
-    if not len(waits) or not len(known):
-        return found
     known = known[np.lexsort((events.start_ns[seen.launch[known]], events.thread[seen.launch[known]]))]
     at, thread = events.start_ns[seen.launch[known]], events.thread[seen.launch[known]]
     since = np.where(np.diff(thread, prepend=-1) == 0, np.r_[at[:1], at[:-1]], at)
@@ -267,8 +265,6 @@ def _before_launch(why: UInt8, launched_ns: Int64, spans: CauseSpans, busy: Inte
     late = np.flatnonzero(
         np.isin(why, np.array((ExposureReason.LATE_LAUNCH, ExposureReason.RATE_LIMITED), np.uint8))
     )
-    if not len(late) or not len(spans.start_ns):
-        return found
     launches = np.sort(launched_ns[launched_ns != NONE])
     before = np.searchsorted(launches, launched_ns[late], side="left") - 1
     since = np.where(before >= 0, launches[np.maximum(before, 0)], 0)

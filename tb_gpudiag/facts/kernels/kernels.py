@@ -4,6 +4,7 @@ time by module, in graphs as well.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from enum import IntEnum
 from functools import cached_property
@@ -75,7 +76,7 @@ class Kernels:
         self.warps_per_block: UInt8 = events.warps_per_block[self.event]
         self.registers: UInt8 = events.registers[self.event]
         self.shared_bytes: Int32 = events.shared_bytes[self.event]
-        family = np.array([r.family for r in read], np.uint8)[name] if read else np.zeros(0, np.uint8)
+        family = _column([r.family for r in read], name)
         self.family: UInt8 = np.where(copies, np.uint8(Family.COPY), family)
         # Whether there are convolutions: their own kernels, or a library's changes of layout around them.
         self.convolves = any(r.family == Family.CONVOLUTION for r in read) or bool(
@@ -153,8 +154,8 @@ class Kernels:
         return self.arithmetic == Arithmetic.FP64
 
 
-def _column(values: list[int] | list[bool] | list[Arithmetic], name: Int64) -> UInt8:
-    return np.array(values, np.uint8)[name] if values else np.zeros(0, np.uint8)
+def _column(values: Sequence[int], name: Int64) -> UInt8:
+    return np.array(values, np.uint8)[name]
 
 
 class Move(IntEnum):

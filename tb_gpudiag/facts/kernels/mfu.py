@@ -87,7 +87,7 @@ class Mfu:
 
     def share(self, *parts: PeakPart) -> float:
         """Share of the window that these parts take."""
-        return sum(self.parts_ns.get(part, 0.0) for part in parts) / self.window_ns if self.window_ns else 0.0
+        return sum(self.parts_ns.get(part, 0.0) for part in parts) / max(1, self.window_ns)
 
 
 def find_mfu(

@@ -326,7 +326,7 @@ def time_by_shapes(host: Host, launch: Int64, duration_ns: Int64) -> list[tuple[
     known = launch != NONE
     operator = host.operator[launch[known]]
     shape = np.where(operator == NONE, NONE, events.shapes[operator])
-    matmul = np.array([name in MATMUL_FACTORS for name in events.names] or [False], np.bool_)
+    matmul = np.array([*(name in MATMUL_FACTORS for name in events.names), False], np.bool_)
     inside = (shape != NONE) & matmul[events.name[operator]]
     weight = np.bincount(
         shape[inside], weights=duration_ns[known][inside], minlength=len(events.input_shapes)

@@ -53,7 +53,7 @@ class OperatorTime:
     @property
     def reached(self) -> float:
         """Share of the roofline: the least possible time divided by the time that it took."""
-        return self.least_ns / self.time_ns if self.time_ns else 0.0
+        return self.least_ns / max(1, self.time_ns)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8
+from tb_gpudiag.arrays import NONE, Bool, Int64, UInt8, median
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import places_of_each
 from tb_gpudiag.facts.core.launches import Work
@@ -83,7 +83,7 @@ def node_gaps(work: Work, launched: Bool, device: int, gaps: Gaps, gap: Int64, l
             for i in np.argsort(-idle_ns, kind="stable").tolist()
         ],
         len(node_ns) / max(1, len(np.unique(work.launch[node]))),
-        float(np.median(node_ns)) if len(node_ns) else 0.0,
+        median(node_ns),
     )
 
 

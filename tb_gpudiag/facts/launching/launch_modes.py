@@ -192,9 +192,8 @@ def allocator_calls(host: Host, window: Window) -> AllocatorCalls:
 
 def _retries(frees: Bool, operator: Numbers) -> int:
     """frees: which calls free, the others allocate; operator: that each is in, or NONE. In time order."""
-    if not len(frees):
-        return 0
-    edge = np.flatnonzero(np.r_[True, (frees[1:] != frees[:-1]) | (operator[1:] != operator[:-1])])
+    edge = np.r_[True, (frees[1:] != frees[:-1]) | (operator[1:] != operator[:-1])]
+    edge = np.flatnonzero(edge[: len(frees)])
     calls, frees, operator = np.diff(np.r_[edge, len(frees)]), frees[edge], operator[edge]
     before, here, after = slice(-2), slice(1, -1), slice(2, None)
     found = frees[here] & (operator[here] != NONE) & (calls[here] > calls[before])

@@ -24,6 +24,7 @@ from tb_gpudiag.facts.memory.floor import NO_PERIODS, Floors, Periods, Trend, fl
 from tb_gpudiag.facts.memory.memory_kinds import Allocations
 from tb_gpudiag.facts.memory.noted_history import is_long, last_rate, steady_rate
 from tb_gpudiag.facts.memory.noted_tensors import (
+    NO_HOLDER,
     NOTHING_NOTED,
     NotedHolder,
     NotedTensors,
@@ -293,10 +294,10 @@ class DeviceMemory:
         return steady_rate(self._noted.nodes) if self.graph_grows else 0.0
 
     @property
-    def noted_holder(self) -> NotedHolder | None:
-        """What holds a graph that grows, or else the largest tensors that became more; None if unknown."""
+    def noted_holder(self) -> NotedHolder:
+        """What holds a graph that grows, or else the largest tensors that became more, as far as known."""
         holders = map(self._noted.holders.get, sorted(self._noted.became_more, reverse=True))
-        return next(filter(None, chain(self._noted.roots.values(), holders)), None)
+        return next(filter(None, chain(self._noted.roots.values(), holders)), NO_HOLDER)
 
     @cached_property
     def _noted(self) -> NotedTensors:

@@ -58,14 +58,14 @@ class NotedGrowth:
         graph, or be no tensor of Python's.
     high: at most by so much there are more tensors than before: others of these sizes went.
     attached, leaf: by so much there are more tensors with a graph, and that need gradients without one.
-    holder: what holds most of them, if that was noted. keeper: see NotedHolder.innermost, of the site.
+    holder: what holds most of them. keeper: see NotedHolder.innermost, of the site.
     """
 
     held: float
     high: float
     attached: float
     leaf: float
-    holder: NotedHolder | None
+    holder: NotedHolder
     keeper: tuple[int, Frame] | None
 
 
@@ -138,17 +138,16 @@ def noted_growths(noted: NotedTensors, kept: Iterable[tuple[Int64, str]]) -> lis
         high[size] = min(1.0, more[size] / count)
     found = []
     for one, stack in sites:
-        holder = noted.holders.get(max(one, key=lambda size: size * one[size], default=0))
-        keeper = holder.innermost(stack) if holder is not None else None
+        holder = noted.holders.get(max(one, key=lambda size: size * one[size], default=0), NO_HOLDER)
         parts = _mean(one, held), _mean(one, high), _mean(one, attached), _mean(one, leaf)
-        found.append(NotedGrowth(*parts, holder, keeper))
+        found.append(NotedGrowth(*parts, holder, holder.innermost(stack)))
     return found
 
 
 def _mean(sizes: Mapping[int, int], shares: Mapping[int, float]) -> float:
     """Return the mean of shares, weighted by bytes."""
     whole = sum(size * count for size, count in sizes.items())
-    return sum(size * count * shares[size] for size, count in sizes.items()) / whole if whole else 0.0
+    return sum(size * count * shares[size] for size, count in sizes.items()) / max(1, whole)
 
 
 MOST: Final = 2**50
@@ -183,6 +182,13 @@ class NotedHolder:
         return any(_is_one(frame, noted) for noted in self.frames[level])
 
 
+NO_HOLDER: Final = NotedHolder((), 0, 0.0)
+"""Of tensors of which it was not noted what holds them."""
+
+NOT_NOTED: Final = NotedGrowth(held=1.0, high=1.0, attached=0.0, leaf=0.0, holder=NO_HOLDER, keeper=None)
+"""Of a site where nothing was noted: nothing that the allocator does not show."""
+
+
 def _is_one(frame: Frame, noted: Frame) -> bool:
     """Whether they are one function. The profiler shortens paths; a noted line of 0 is any line."""
     same = frame.function == noted.function and noted.line in (0, frame.line)
@@ -211,7 +217,7 @@ def _holder(value: dict[str, Any]) -> NotedHolder:
 
 def _frames(names: list[Any]) -> tuple[Frame, ...]:
     found = (parse_frame(name) for name in names if isinstance(name, str))
-    return tuple(frame for frame in found if frame is not None)
+    return tuple(filter(None, found))
 
 
 def noted_number(value: Any) -> int | None:

@@ -234,7 +234,7 @@ class _Stretches:
 
 
 def _mean(shares: Float64) -> float:
-    return sum(shares.tolist()) / len(shares) if len(shares) else 0.0
+    return sum(shares.tolist()) / max(1, len(shares))
 
 
 def _recurring(site: Int64, outside: Bool) -> Iterator[Int64]:

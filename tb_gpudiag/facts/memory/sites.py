@@ -19,7 +19,7 @@ from tb_gpudiag.facts.memory.containers import Containers, Holder
 from tb_gpudiag.facts.memory.floor import Floors, evenly, theil_sen
 from tb_gpudiag.facts.memory.floor_table import FloorTable, by_line, floor_table, growing_rows, site_keys
 from tb_gpudiag.facts.memory.memory_kinds import Allocations
-from tb_gpudiag.facts.memory.noted_tensors import NotedGrowth
+from tb_gpudiag.facts.memory.noted_tensors import NOT_NOTED, NotedGrowth
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.recorded_nodes import grad_mode
 from tb_gpudiag.facts.memory.snapshot_places import StackPlaces, older_count
@@ -69,7 +69,7 @@ class GrowingSite:
     in_optimizer: bool  # L-BFGS allocated it, as its history
     grad_mode: bool | None  # allocated where autograd records a graph; None if unknown
     moment: float  # when in a step these are allocated, usually: 0 at its start, 1 at its end
-    noted: NotedGrowth | None = None  # of the tensors that Python holds; None where nothing was noted
+    noted: NotedGrowth = NOT_NOTED  # of the tensors that Python holds
 
     @property
     def replaced(self) -> bool:

@@ -53,7 +53,7 @@ class StackPlaces:
             also_kept = self._kept[others].sum()
             if rate * self._made[others].sum() - also_kept <= max(also_kept, kept * MUCH):
                 return frame
-        return own[0] if own else None
+        return next(iter(own), None)
 
     def _is_helper(self, own: list[Frame], stack: int) -> bool:
         """Whether the innermost function of the user's is in another file than its caller, calls no model,

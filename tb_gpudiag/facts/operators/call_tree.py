@@ -187,7 +187,7 @@ def _names_without_numbers(events: Events) -> Int64:
     """Return the name of each event, the same for all steps, and for all addresses of objects, shape (n,)."""
     first: dict[str, int] = {}
     name = [first.setdefault(marks.merged_name(text), i) for i, text in enumerate(events.names)]
-    return np.array(name, np.int64)[events.name] if name else events.name.astype(np.int64)
+    return np.array(name, np.int64)[events.name]
 
 
 def _labels(events: Events, name: Int64, event: Int64) -> Int64:
@@ -195,11 +195,10 @@ def _labels(events: Events, name: Int64, event: Int64) -> Int64:
     label = name[event] * (max(Category) + 1) + events.category[event]
     for column in (events.shapes, events.call_stack):
         known = np.flatnonzero(column[event] != NONE)
-        if len(known):
-            most = int(label.max()) + 1
-            code = np.unique(label[known], return_inverse=True)[1].astype(np.int64)
-            code = code * (int(column.max()) + 1) + column[event[known]]
-            label[known] = most + np.unique(code, return_inverse=True)[1]
+        most = int(label.max(initial=0)) + 1
+        code = np.unique(label[known], return_inverse=True)[1].astype(np.int64)
+        code = code * (int(column.max(initial=0)) + 1) + column[event[known]]
+        label[known] = most + np.unique(code, return_inverse=True)[1]
     return label
 
 

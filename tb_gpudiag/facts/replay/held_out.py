@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tb_gpudiag.arrays import NONE, Bool, Int64, marked
+from tb_gpudiag.arrays import NONE, Bool, Int64, marked, median
 from tb_gpudiag.facts.core.intervals import Intervals, distinct, subtract, union
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import match
@@ -109,7 +109,7 @@ def _late_in_call(events: Events, calls: Calls, call: Int64) -> Bool:
     """
     launches = distinct(call)
     name, duration = events.name[calls.event[launches]], (calls.end_ns - calls.start_ns)[launches]
-    usual = np.full(len(launches), np.median(duration) if len(launches) else 0)
+    usual = np.full(len(launches), median(duration))
     for one in np.unique(name).tolist():
         same = name == one
         if np.count_nonzero(same) >= FEWEST:

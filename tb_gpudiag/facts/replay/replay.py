@@ -138,13 +138,13 @@ class Replay:
         predicted = self._progress(begun, ends)
         recorded = self._progress(self.calls.start_ns, self._work.end_ns)
         off_ns = np.abs(np.diff(predicted) - np.diff(recorded)).sum()
-        return float(off_ns) / self._window.duration_ns if self._window.duration_ns else 0.0
+        return float(off_ns) / max(1, self._window.duration_ns)
 
     @cached_property
     def unexplained_share(self) -> float:
         """Share of the step window with waits that the model does not explain."""
         unexplained_ns = self._inside(*self._held_out.unexplained)
-        return unexplained_ns / self._window.duration_ns if self._window.duration_ns else 0.0
+        return unexplained_ns / max(1, self._window.duration_ns)
 
     @cached_property
     def unexplained_starts(self) -> float:

@@ -115,17 +115,15 @@ def _on_one_thread(events: Events, found: Int64) -> Int64:
 
 def _outermost(events: Events, found: Int64) -> Int64:
     """Return those that do not begin within an earlier one. found: of one thread, in order of start."""
-    if len(found) < 2:
-        return found
-    until = np.r_[np.iinfo(np.int64).min, np.maximum.accumulate(events.end_ns[found])[:-1]]
-    return found[events.start_ns[found] >= until]
+    until = np.r_[np.iinfo(np.int64).min, np.maximum.accumulate(events.end_ns[found])]
+    return found[events.start_ns[found] >= until[: len(found)]]
 
 
 def _one_per_run(events: Events, found: Int64) -> Int64:
     """Return the first mark of each run of a batch: a model that drafts tokens has marks in it, too."""
     runs = np.flatnonzero(match(events, engines.RUN_BATCH))
     runs = _outermost(events, runs[np.isin(events.thread[runs], events.thread[found[:1]])])
-    if not len(runs) or not len(found):
+    if not len(runs):
         return found
     run = np.searchsorted(events.start_ns[runs], events.start_ns[found], side="right") - 1
     inside = (run >= 0) & (events.start_ns[found] < events.end_ns[runs[np.maximum(run, 0)]])
@@ -157,11 +155,9 @@ def _by_function(events: Events, found: Int64) -> list[EngineMark]:
 
 def _overlaps(events: Events, found: Int64, others: Int64) -> Bool:
     """Mask of the spans that overlap any of the others, of one thread each."""
-    if not len(others):
-        return np.zeros(len(found), np.bool_)
-    ends = np.maximum.accumulate(events.end_ns[others])
+    ends = np.r_[np.iinfo(np.int64).min, np.maximum.accumulate(events.end_ns[others])]
     begun = np.searchsorted(events.start_ns[others], events.end_ns[found], side="left")
-    overlap: Bool = (begun > 0) & (ends[np.maximum(begun - 1, 0)] > events.start_ns[found])
+    overlap: Bool = ends[begun] > events.start_ns[found]
     return overlap
 
 

@@ -131,7 +131,7 @@ def _exact(numbers: Numbers, length: int) -> _Period:
     keep = end - start >= (_IN_A_ROW - 1) * length
     start, end = start[keep], end[keep] + length
     # The end of one stretch and the beginning of the next can overlap.
-    covered = int((end - np.maximum(start, np.r_[0, end[:-1]])).sum()) if len(start) else 0
+    covered = int((end - np.maximum(start, np.r_[0, end][: len(end)])).sum())
     return _Period(length, start.astype(np.int64), end.astype(np.int64), covered)
 
 
@@ -206,7 +206,7 @@ def _likeness(numbers: Numbers, pattern: Numbers, at: Int64) -> tuple[Int64, Flo
 
 def _apart(start: Int64, length: int) -> Int64:
     """From sorted starts, those at least a length after the one kept before."""
-    if not len(start) or (np.diff(start) >= length).all():
+    if (np.diff(start) >= length).all():
         return start
     kept = [int(start[0])]
     while (at := int(np.searchsorted(start, kept[-1] + length))) < len(start):

@@ -112,9 +112,7 @@ def _next_region(host: Host, compiled: Int64) -> Int64:
 
 def steps_at(steps: Steps, time: Int64) -> list[str]:
     """Return the step at each time; "" outside of steps."""
-    if not len(steps):
-        return [""] * len(time)
     order = np.argsort(steps.start_ns, kind="stable")
     at = np.searchsorted(steps.start_ns[order], time, side="right") - 1
-    inside = (at >= 0) & (time < steps.end_ns[order][at])
+    inside = (at >= 0) & (time < np.r_[steps.end_ns[order], 0][at])
     return [steps.names[order[i]] if within else "" for i, within in zip(at, inside, strict=True)]

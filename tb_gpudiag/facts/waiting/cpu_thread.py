@@ -54,7 +54,7 @@ def _waits_for_lock(spans: CauseSpans, host: Host) -> Bool:
     own = np.isin(events.thread[releases], spans.thread)
     functions = tree.parent[releases[own]]
     locks = {events.names[name].rpartition(" ")[2] for name in events.name[releases[own]]}
-    shared = np.array([name.rpartition(" ")[2] in locks for name in events.names] or [False], np.bool_)
+    shared = np.array([name.rpartition(" ")[2] in locks for name in events.names], np.bool_)
     others = releases[~own]
     released_ns = np.sort(events.start_ns[others[shared[events.name[others]]]])
     last = np.searchsorted(released_ns, spans.end_ns, side="right")
@@ -68,7 +68,7 @@ def _nodes(host: Host, of: re.Pattern[str]) -> Bool:
     """Mask of the operators that are such nodes of autograd, or functions with a node, shape (n,)."""
     events = host.events
     known = set(events.names)
-    function = np.array([name + NODE_SUFFIX in known for name in events.names] or [False], np.bool_)
+    function = np.array([name + NODE_SUFFIX in known for name in events.names], np.bool_)
     node = match(events, of)
     if function.any():
         node |= function[events.name]

@@ -10,11 +10,9 @@ from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import Window
 from tb_gpudiag.facts.core.known_stretches import LoaderStarts
-from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.core.matching import kind_by_name, match
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.vocabulary import operators, torch_frames
-from tb_gpudiag.vocabulary.recorded import Category
 from tb_gpudiag.vocabulary.torch_frames import MULTI_PROCESS_ITERATOR, SINGLE_PROCESS_ITERATOR
 
 
@@ -75,17 +73,6 @@ def batches(host: Host, starts: LoaderStarts, window: Window) -> Batches:
     events, loads = host.events, host.loads(window)
     fresh, in_process = np.isin(loads, starts.fresh), host.loads_in_process[loads]
     return Batches(events.start_ns[loads], events.end_ns[loads], fresh, in_process)
-
-
-def only_first_batch(fetched: Batches, work: Work) -> bool:
-    """Whether all that was fetched is for one step, from new workers. Some loops fetch one batch more while
-    they send the first to the GPU. Without kernels, nothing shows where the step begins."""
-    if not fetched.once[:1].any():
-        return False
-    kernels = work.by_launch[work.events.category[work.event[work.by_launch]] == Category.KERNEL]
-    launched = work.launch_start_ns[kernels]
-    between = (launched > fetched.start_ns[0]) & (launched < fetched.end_ns[-1])
-    return not between.any() and bool(len(launched) or len(fetched) == 1)
 
 
 def load_parts(host: Host, event: Int64, weight_ns: Int64) -> dict[LoadPart, int]:

@@ -39,7 +39,7 @@ class StreamWaits:
         """
         events = work.events
         found = np.full(len(chosen), NONE, np.int64)
-        if not len(self.event) or not len(chosen):
+        if not len(self.event):
             return found
         order = np.argsort(work.event, kind="stable")
         chosen = order[np.searchsorted(work.event[order], chosen)]
@@ -119,7 +119,6 @@ def stream_waits(events: Events) -> StreamWaits:
 
 def _call_of(events: Events, calls: Int64, wanted: Int64) -> Int64:
     """Return the call with each correlation, or NONE. calls: sorted by correlation."""
-    if not len(calls):
-        return np.full(len(wanted), NONE, np.int64)
-    at = np.minimum(np.searchsorted(events.correlation[calls], wanted), len(calls) - 1)
-    return np.where(events.correlation[calls[at]] == wanted, calls[at], NONE)
+    at = np.searchsorted(events.correlation[calls], wanted)
+    found = np.r_[events.correlation[calls], NONE][at] == wanted
+    return np.where(found, np.r_[calls, NONE][at], NONE)

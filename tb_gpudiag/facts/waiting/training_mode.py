@@ -35,7 +35,7 @@ def training_mode(host: Host, work: Work) -> TrainingMode:
     events = host.events
     every_call = match(events, operators.BATCH_NORM)
     calls = np.flatnonzero(every_call & (events.settings != NONE))
-    trains = np.array([_is_true(text) for text in events.input_settings] or [False], np.bool_)
+    trains = np.array([*map(_is_true, events.input_settings)], np.bool_)
     norms = calls[trains[events.settings[calls]]]
     if not len(norms):
         norms = work.event[match_some(events, kernel_names.BATCH_STATISTICS, work.event)]

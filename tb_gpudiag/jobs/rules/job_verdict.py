@@ -21,7 +21,7 @@ from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.outcome import RuleFinding
 from tb_gpudiag.rules.shared.lost_time import CLEAR_LEAD, computing_limits
 from tb_gpudiag.vocabulary import levels
-from tb_gpudiag.wording.format import count, numbers_text, share, size_bytes, time_ns
+from tb_gpudiag.wording.format import around, count, numbers_text, share, size_bytes, time_ns
 from tb_gpudiag.wording.vocabulary import CAUSES, LIMITERS
 
 # As in the verdict on one trace: removing less would hardly be noticed.
@@ -247,7 +247,7 @@ def _waiting(facts: JobFacts) -> str:
     judged = count(sum(late.values()), "collective")
     ranked = sorted(late.items(), key=lambda one: (-one[1], one[0]))[:3]
     who = ", ".join(f"rank {numbers_text([rank])} in {times}" for rank, times in ranked)
-    last = f" Last to arrive: {who} of {judged} after the first." if late else ""
+    last = around(" Last to arrive: ", who, f" of {judged} after the first.")
     return (
         f"In {collectives} a rank waits {time_ns(waiting)} for later ones, on average; the transfers "
         f"take {time_ns(transfer)} in all.{last}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tb_gpudiag.arrays import median
 from tb_gpudiag.jobs.ranks.job_facts import JobFacts
 from tb_gpudiag.jobs.ranks.operations import COMPUTING
 from tb_gpudiag.jobs.replay.job_replay import EVEN_WORK
@@ -188,7 +189,7 @@ def _stages(facts: JobFacts, window_ns: int) -> Finding | None:
     stages = [np.flatnonzero(own.role == role) for role in np.unique(own.role)]
     least = np.array([computing[stage].min() for stage in stages])
     slowest = int(least.argmax())
-    others = int(np.median(np.delete(least, slowest))) if len(stages) > 1 else 0
+    others = int(median(np.delete(least, slowest)))
     more_ns = int(least[slowest]) - others
     if not others or more_ns < STAGE_SHARE * others or more_ns < LEAST_SHARE * window_ns:
         return None

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.launch_modes import AllocatorCalls
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
-from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
-from tb_gpudiag.rules.rule import Claimed, Rule, page_fixes
+from tb_gpudiag.rules.answer import Evidence, Finding, Fix, Severity
+from tb_gpudiag.rules.rule import GpuRule, page_fixes, speaks_from
 from tb_gpudiag.rules.shared.emptied_cache import emptying_evidence
-from tb_gpudiag.rules.shared.lost_time import host_time, lost_time, removing
+from tb_gpudiag.rules.shared.lost_time import LostPart, host_time, of_lost_time, removing
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.api_calls import ALLOCATOR_CALL
-from tb_gpudiag.wording.format import share
+from tb_gpudiag.wording.format import around
 from tb_gpudiag.wording.quantity import number, per_step
 
 FIXES = page_fixes(__name__)
@@ -39,15 +38,8 @@ LEAST_TURN_SHARE = levels.SIZEABLE
 _URL = "https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management"
 
 
-def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
-    """Find idle time inside cudaMalloc, cudaFree, host allocations and similar calls."""
-    lost = lost_time(facts, claimed)
-    chosen = lost.of(Cause.ALLOCATOR)
-    cost_ns = lost.total_ns(chosen)
-    if lost.share(cost_ns) < LEAST_SHARE:
-        return Clear(
-            f"memory allocation keeps the GPU idle {share(cost_ns, lost.window_ns)} of the step window"
-        )
+def _finding(part: LostPart) -> Finding:
+    facts, lost, chosen, cost_ns = part.facts, part.lost, part.chosen, part.cost_ns
     steps = len(facts.step_times)
     own = facts.memory_of(lost.device)
     retries = own.reserve.retries if own is not None else 0
@@ -55,10 +47,10 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     by_name = facts.launches.calls.count_by_name(ALLOCATOR_CALL, facts.host_window)
     recurs = sum(calls for _, calls in by_name) >= FEWEST_CALLS
     return Finding(
-        title=f"Memory allocation keeps the GPU idle {share(cost_ns, lost.window_ns)} of the time",
+        title=f"Memory allocation keeps the GPU idle {part.of_window} of the time",
         summary="cudaMalloc, cudaFree and host allocations are slow, and some wait until the GPU has "
         "finished all of its work. In a steady step PyTorch's caching allocator needs none of them."
-        + (f" {why}" if why else ""),
+        + around(" ", why),
         fix=fix,
         evidence=[
             Evidence.of_window("Idle during memory calls", cost_ns, lost.window_ns),
@@ -128,12 +120,19 @@ def _reserve_evidence(own: DeviceMemory) -> Iterator[Evidence]:
     yield from emptying_evidence(own)
 
 
-RULE = Rule(
+# Idle time inside cudaMalloc, cudaFree, host allocations and similar calls.
+_CHECK = speaks_from(
+    LEAST_SHARE,
+    of_lost_time(lambda lost: lost.of(Cause.ALLOCATOR)),
+    lambda part: f"memory allocation keeps the GPU idle {part.of_window} of the step window",
+    _finding,
+)
+
+RULE = GpuRule(
     "GD103",
     "allocator_in_step",
     "Memory allocation during steps",
-    check,
-    needs_gpu=True,
+    _CHECK,
     error_share=levels.LARGE,
     topic="memory",
 )

@@ -19,10 +19,10 @@ from tb_gpudiag.facts.waiting.compilation import (
     compile_work,
     compiled_functions,
 )
-from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, RuleAnswer, Severity
-from tb_gpudiag.rules.rule import Claimed, Rule, fix_code, page_fixes
+from tb_gpudiag.rules.answer import Evidence, Finding, RuleAnswer, Severity
+from tb_gpudiag.rules.rule import Rule, fix_code, page_fixes, speaks_from
 from tb_gpudiag.rules.shared.compile_causes import Why, recompiled_fix
-from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, lost_time, places, removing
+from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, LostPart, of_lost_time, places, removing
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.quantity import duration, number
 
@@ -66,16 +66,10 @@ _WAITS = {True: "while the steps wait for it", False: "while the GPU waits"}
 _URL = "https://docs.pytorch.org/docs/stable/user_guide/torch_compiler/torch.compiler_troubleshooting.html"
 
 
-def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
-    """Find idle time under compilation (TorchDynamo, Inductor, Triton, nvrtc), graph capture or module
+def _findings(part: LostPart) -> RuleAnswer:
+    """Tell apart idle time under compilation (TorchDynamo, Inductor, Triton, nvrtc), graph capture or module
     loading. Loading has a different fix, so it is a finding of its own."""
-    lost = lost_time(facts, claimed)
-    if not lost.window_ns:
-        return CannotTell("the trace has no host or GPU activity")
-    chosen = lost.of(Cause.COMPILE)
-    cost_ns = lost.total_ns(chosen)
-    if lost.share(cost_ns) < LEAST_SHARE:
-        return Clear(lost.sentence("compiling or loading GPU code", cost_ns))
+    facts, lost, chosen = part.facts, part.lost, part.chosen
     found = []
     captured = chosen & _captured_again(facts, lost)
     if lost.share(lost.total_ns(captured)) >= LEAST_SHARE:
@@ -194,11 +188,18 @@ def _host_time(facts: Facts, idle: Intervals, *, loading: bool) -> Intervals:
     return merged(union(main_thread.start_ns[some], main_thread.end_ns[some]), idle)
 
 
+_CHECK = speaks_from(
+    LEAST_SHARE,
+    of_lost_time(lambda lost: lost.of(Cause.COMPILE)),
+    lambda part: part.lost.sentence("compiling or loading GPU code", part.cost_ns),
+    _findings,
+)
+
 RULE = Rule(
     "GD104",
     "compilation_in_step",
     "Compilation during steps",
-    check,
+    _CHECK,
     error_share=levels.LARGE,
     topic="compile",
 )

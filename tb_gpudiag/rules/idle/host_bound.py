@@ -109,13 +109,7 @@ CPU_CASES = (
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find idle time in Python between operators, and in operators that GD201 does not cover. Each known host
     task, such as logging, is a finding of its own."""
-    if facts.on_cpu:
-        return _on_cpu(facts, lost_time(facts))
     lost = lost_time(facts, claimed)
-    if facts.device is None:
-        tasks = [task_finding(facts, lost, own, kind) for kind, own in _tasks(lost, ~lost.evaluating)]
-        most = [replace(one, summary=_UNSEEN_GPU) for one in tasks if 2 * one.cost_ns >= lost.window_ns]
-        return most or replace(no_gpu(facts), reason="without GPU activity, what the host delays is unknown")
     chosen = lost.of(*BETWEEN_CALLS) | (lost.of(Cause.DISPATCH, Cause.LAUNCH) & ~lost.issuing)
     chosen &= ~lost.evaluating
     total_ns, found, reported = lost.total_ns(chosen), [], EMPTY
@@ -149,13 +143,22 @@ _UNSEEN_GPU = (
 )
 
 
+def _unseen(facts: Facts, _claimed: Claimed) -> RuleAnswer:
+    """Host tasks that take most of the main thread's time."""
+    lost = lost_time(facts)
+    tasks = [task_finding(facts, lost, own, kind) for kind, own in _tasks(lost, ~lost.evaluating)]
+    most = [replace(one, summary=_UNSEEN_GPU) for one in tasks if 2 * one.cost_ns >= lost.window_ns]
+    return most or replace(no_gpu(facts), reason="without GPU activity, what the host delays is unknown")
+
+
 def _least_share(kind: HostTask) -> float:
     return LEAST_TASK_SHARE if kind in _RARELY_NEEDED else LEAST_SHARE
 
 
-def _on_cpu(facts: Facts, lost: Lost) -> RuleAnswer:
+def _on_cpu(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """The main thread's time in host tasks, in Python between operators, and in operators that are mostly
     overhead."""
+    lost = lost_time(facts)
     if not len(facts.steps) and lost.window_ns < SHORTEST_CALL_NS:
         return CannotTell(
             f"the recording is one call of {time_ns(lost.window_ns)}, and first calls are slower",
@@ -189,4 +192,13 @@ def _task_time(facts: Facts, kind: HostTask) -> Intervals:
     return union(main_thread.start_ns[some], main_thread.end_ns[some])
 
 
-RULE = Rule("GD102", "host_bound", "Host-bound", check, error_share=ERROR_SHARE, topic="python")
+RULE = Rule(
+    "GD102",
+    "host_bound",
+    "Host-bound",
+    check,
+    on_cpu=_on_cpu,
+    unseen=_unseen,
+    error_share=ERROR_SHARE,
+    topic="python",
+)

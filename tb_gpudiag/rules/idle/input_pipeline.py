@@ -12,7 +12,6 @@ from tb_gpudiag.facts.kernels.little_work import SMALL_NS
 from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.facts.waiting.loading import LoadPart, load_parts, loader_kind
 from tb_gpudiag.rules.answer import (
-    CannotTell,
     Clear,
     Evidence,
     Finding,
@@ -32,6 +31,7 @@ from tb_gpudiag.rules.shared.host_task_fixes import (
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, host_time, lost_time, places
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.torch_frames import MULTI_PROCESS_ITERATOR, SINGLE_PROCESS_ITERATOR, HostTask
+from tb_gpudiag.wording.format import around
 from tb_gpudiag.wording.quantity import duration, number
 
 CODE, FIXES = fix_code(__name__), page_fixes(__name__)
@@ -79,8 +79,6 @@ _CHEAPER = "Make each item cheaper to load. More workers help only if CPU cores 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find idle time under data loading, anywhere below a loader's __next__."""
     lost = lost_time(facts, claimed)
-    if not lost.window_ns:
-        return CannotTell("the trace has no host or GPU activity")
     chosen = lost.of(Cause.INPUT) & ~lost.evaluating
     cost_ns = lost.total_ns(chosen)
     if lost.share(cost_ns) < _least_share(facts, lost):
@@ -139,7 +137,7 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
         summary=f"{who}Nothing can launch until the next batch arrives. "
         "Loading can overlap with computing, so most of this time is avoidable."
         + of_new
-        + (f" {crowded} More workers may make that worse." if crowded else ""),
+        + around(" ", crowded, " More workers may make that worse."),
         fix=replace(fixes[0], code=code),
         cost_ns=cost_ns,
         evidence=[

@@ -8,12 +8,12 @@ from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.stream_waits import Awaited
 from tb_gpudiag.facts.waiting.sync_sites import waits_in
-from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer
-from tb_gpudiag.rules.rule import Claimed, Rule, fix_code, page_fixes
-from tb_gpudiag.rules.shared.lost_time import lost_time
+from tb_gpudiag.rules.answer import Evidence, Finding, Fix
+from tb_gpudiag.rules.rule import GpuRule, fix_code, page_fixes, speaks_from
+from tb_gpudiag.rules.shared.lost_time import LostPart, of_lost_time
 from tb_gpudiag.rules.shared.recording_advice import PROFILER_URL
 from tb_gpudiag.vocabulary import levels
-from tb_gpudiag.wording.format import in_quotes, share
+from tb_gpudiag.wording.format import in_quotes
 from tb_gpudiag.wording.quantity import duration, number
 
 CODE = fix_code(__name__)
@@ -33,14 +33,8 @@ LONGEST_NAME = 60
 """Characters of such a kernel's name."""
 
 
-def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
-    """Find idle time, longer than a turnaround, during which the next work had already been launched."""
-    lost = lost_time(facts, claimed)
-    chosen = lost.of(Cause.QUEUED)
-    cost_ns = lost.total_ns(chosen)
-    cost_share = share(cost_ns, lost.window_ns)
-    if lost.share(cost_ns) < LEAST_SHARE:
-        return Clear(f"the GPU is idle {cost_share} of the step window with work queued")
+def _finding(part: LostPart) -> Finding:
+    facts, lost, chosen, cost_ns = part.facts, part.lost, part.chosen, part.cost_ns
     gaps = len(set(lost.gap[chosen].tolist()))
     earlier_ns = lost.total_ns(chosen & (lost.end_ns <= facts.gpu.busy.span.start_ns))
     longest = int(lost.length_ns[chosen].max())
@@ -54,7 +48,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         seen += f" Meanwhile the host waits for this work, mostly in {waiting}."
         fix = _once(waiting)
     return Finding(
-        title=f"The GPU sat idle {cost_share} of the time although kernels were queued{title}",
+        title=f"The GPU sat idle {part.of_window} of the time although kernels were queued{title}",
         summary="The work that ended these gaps had been launched before they began, so the host was not "
         f"late. {seen}",
         fix=fix,
@@ -137,4 +131,12 @@ def _before_first_work(idle_ns: int) -> list[Evidence]:
     return [Evidence("Before the first recorded GPU work", duration(idle_ns), (caveat,))]
 
 
-RULE = Rule("GD105", "queued_not_visible", "Idle with work queued", check, needs_gpu=True)
+# Idle time, longer than a turnaround, during which the next work had already been launched.
+_CHECK = speaks_from(
+    LEAST_SHARE,
+    of_lost_time(lambda lost: lost.of(Cause.QUEUED)),
+    lambda part: f"the GPU is idle {part.of_window} of the step window with work queued",
+    _finding,
+)
+
+RULE = GpuRule("GD105", "queued_not_visible", "Idle with work queued", _CHECK)

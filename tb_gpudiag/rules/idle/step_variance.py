@@ -12,7 +12,7 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.causes import BETWEEN_CALLS, Cause
 from tb_gpudiag.facts.core.host import Host
-from tb_gpudiag.facts.core.intervals import Intervals, coverage, merged
+from tb_gpudiag.facts.core.intervals import Intervals, coverage
 from tb_gpudiag.facts.core.steady import leading_slow_steps
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.stepping.pattern import Pattern, Shape, find_pattern
@@ -33,7 +33,7 @@ from tb_gpudiag.rules.answer import (
     Severity,
 )
 from tb_gpudiag.rules.doubts import not_comparable
-from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
+from tb_gpudiag.rules.rule import Claimed, Rule
 from tb_gpudiag.rules.shared.grown_parts import COMPUTING, what_grew
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES, host_task_fix
 from tb_gpudiag.rules.shared.lost_time import MOSTLY_UNSEEN, NO_DEVICE, Lost, lost_time, places, unseen
@@ -154,8 +154,6 @@ def _compared(uneven: _Uneven, slow: Bool, facts: Facts) -> Finding | Clear:
     only = [one for one in only_in(facts.host, uneven.steps, slow) if one[1] >= least_ns]
     lost = lost_time(facts)
     found = _finding(uneven, only, facts.host, lost, facts.job, inferred=not facts.recorded.steps)
-    if _starts_a_loader(uneven, merged(facts.loader_starts.once, facts.loader_starts.again)):
-        found = replace(found, fix=_KEEP_WORKERS)
     is_unseen = _is_unseen(uneven, lost, facts)
     if facts.device is None:
         # Under a load a process loses its core wherever it is, so any part of a single step may grow.
@@ -165,22 +163,6 @@ def _compared(uneven: _Uneven, slow: Bool, facts: Facts) -> Finding | Clear:
         if is_unseen or ((single or same) and not only):
             found = replace(found, severity=Severity.INFO)
     return replace(found, sure=not is_unseen)
-
-
-def _starts_a_loader(uneven: _Uneven, starts: Intervals) -> bool:
-    """Whether slow steps are longer mostly because an epoch begins in them."""
-    times, slow = uneven.steps.times, uneven.slow
-    grew_most = next((cause for _, _, cause in uneven.grown), None)
-    begins = coverage(starts, times.start_ns[slow], times.end_ns[slow]).any()
-    return grew_most in {Cause.INITIALIZATION, Cause.INPUT} and bool(begins)
-
-
-_KEEP_WORKERS = Fix(
-    "A loader starts in these steps, as at the beginning of each epoch: keep its workers from one epoch to "
-    "the next. If epochs are far longer than this recording, leave it.",
-    fix_code("tb_gpudiag.rules.idle.input_pipeline")["one_iterator"],
-    "https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading",
-)
 
 
 def _is_unseen(uneven: _Uneven, lost: Lost, facts: Facts) -> bool:

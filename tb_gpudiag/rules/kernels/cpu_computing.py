@@ -35,10 +35,12 @@ LEAST_AVOIDABLE = levels.SIZEABLE
 MOST_OPERATORS = 3
 
 
-def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
+def _elsewhere(_facts: Facts, _claimed: Claimed) -> RuleAnswer:
+    return Clear("the job used a GPU or another accelerator")
+
+
+def _on_cpu(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """Say what computes, and where it may compute faster, if nothing else limits a job without a GPU."""
-    if not facts.on_cpu:
-        return Clear("the job used a GPU or another accelerator")
     lost = lost_time(facts)
     spent = cpu_time(lost, facts.host_work.small_operators)
     avoidable = [_avoidable(fix, facts, lost) for fix in _AVOIDABLE]
@@ -172,4 +174,6 @@ def _avoidable(fix: str, facts: Facts, lost: Lost) -> Finding:
     )
 
 
-RULE = Rule("GD514", "cpu_computing", "Computing on the CPU", check, severity=Severity.INFO)
+RULE = Rule(
+    "GD514", "cpu_computing", "Computing on the CPU", _elsewhere, on_cpu=_on_cpu, severity=Severity.INFO
+)

@@ -12,11 +12,10 @@ from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.kernels import Move, cpu_moves_of, find_moves, of_channels_first, of_rounding
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
-from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
+from tb_gpudiag.rules.rule import Claimed, GpuRule, fix_code, speaks_from
 from tb_gpudiag.rules.shared.cpu_job import in_overhead
-from tb_gpudiag.rules.shared.kernel_time import KernelTime
+from tb_gpudiag.rules.shared.kernel_time import KernelPart, KernelTime, of_kernels
 from tb_gpudiag.rules.shared.lost_time import lost_time
-from tb_gpudiag.rules.shared.recording_advice import no_gpu
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import duration, number, share_of
@@ -44,26 +43,19 @@ _KINDS = {
 }
 
 
-def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
-    """Find GPU work launched by casting, copying and layout operators, and the layout kernels that libraries
-    add around their own. On a CPU, find such operators."""
-    if facts.on_cpu:
-        return _on_cpu(facts)
-    if facts.device is None:
-        return no_gpu(facts)
-    time = KernelTime(facts)
-    move = find_moves(time.kernels, facts.host)
-    chosen = move >= 0
-    free = time.free(chosen, claimed)
-    cost_ns = free.total
-    if time.share(cost_ns) < LEAST_SHARE:
-        return Clear(
-            f"casts, layout changes and copies on the GPU take {time.of_window(cost_ns)} of the step window"
-        )
+def _moves(time: KernelTime) -> Int64:
+    """The Move of each kernel, or NONE, shape (k,): GPU work launched by casting, copying and layout
+    operators, and the layout kernels that libraries add around their own."""
+    return find_moves(time.kernels, time.facts.host)
+
+
+def _finding(part: KernelPart) -> Finding:
+    time, facts, chosen, cost_ns = part.time, part.time.facts, part.chosen, part.free.total
+    move = _moves(time)
     kinds = _by_kind(time.total_ns, move)
     main, advice, code = _KINDS[kinds[0][1]]
     of_library = of_channels_first(time.kernels, facts.host)
-    channels_first = time.share(time.free(of_library, claimed).total) >= LEAST_SHARE
+    channels_first = part.share_of(of_library) >= LEAST_SHARE
     if kinds[0][1] is Move.CAST and time.mostly(move == Move.CAST, of_rounding(time.kernels, facts.host)):
         advice, code = _NO_ROUNDING, CODE["half"]
     if kinds[0][1] is Move.LAYOUT and time.kernels.convolves:
@@ -74,7 +66,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     of_busy = share_of(time.total_ns(chosen), time.busy_ns, "of the GPU's busy time")
     around_convolutions = Evidence("Around convolutions", duration(time.total_ns(of_library)))
     return Finding(
-        title=f"Data movement on the GPU takes {time.of_window(cost_ns)} of the time, mostly {main}",
+        title=f"Data movement on the GPU takes {part.of_window} of the time, mostly {main}",
         summary="Casts, layout changes and copies read and write whole tensors and compute nothing. "
         f"They take {of_busy}.",
         fix=Fix(advice, code, _URL),
@@ -88,7 +80,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             *(_kind_evidence(kind, ns, int((move == kind).sum()), _ON_GPU) for ns, kind in kinds),
             Evidence("All data movement", of_busy),
         ],
-        **time.where(chosen, free),
+        **part.where,
     )
 
 
@@ -110,7 +102,7 @@ def _by_kind(total_ns: Callable[[Bool], int], move: Int64) -> list[tuple[int, Mo
     return sorted(((total_ns(move == kind), kind) for kind in Move if (move == kind).any()), reverse=True)
 
 
-def _on_cpu(facts: Facts) -> RuleAnswer:
+def _on_cpu(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """Find operators of the main thread that move data, and are long enough to be more than their call."""
     lost, host = lost_time(facts), facts.host
     called = np.where(lost.event == NONE, NONE, host.operator[lost.event])
@@ -147,4 +139,11 @@ def _kind_evidence(kind: Move, nanoseconds: int, launched: int, noun: tuple[str,
     return Evidence(label, duration(nanoseconds), (number(launched, *noun),))
 
 
-RULE = Rule("GD506", "data_movement", "Data movement", check, severity=Severity.INFO)
+_CHECK = speaks_from(
+    LEAST_SHARE,
+    of_kernels(lambda time: _moves(time) >= 0),
+    lambda part: f"casts, layout changes and copies on the GPU take {part.of_window} of the step window",
+    _finding,
+)
+
+RULE = GpuRule("GD506", "data_movement", "Data movement", _CHECK, on_cpu=_on_cpu, severity=Severity.INFO)

@@ -7,12 +7,17 @@ from typing import NamedTuple
 import numpy as np
 
 from tb_gpudiag.arrays import Bool
-from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.peaks import Peaks
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, Removable, RuleAnswer, Severity
-from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
-from tb_gpudiag.rules.shared.kernel_time import HALF_THE_BYTES, LESS_TO_MOVE, KernelTime
+from tb_gpudiag.rules.rule import GpuRule, fix_code, speaks_from
+from tb_gpudiag.rules.shared.kernel_time import (
+    HALF_THE_BYTES,
+    LESS_TO_MOVE,
+    KernelPart,
+    KernelTime,
+    of_kernels,
+)
 from tb_gpudiag.rules.shared.roofline_evidence import stated_peaks
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic, Family
@@ -36,22 +41,20 @@ MOST_FASTER = 16
 LEAST_OF_PEAK = levels.HALF
 
 
-def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
-    """Find matmul, convolution and attention kernels whose names say FP32 without tensor cores, or bf16 on a
-    GPU that multiplies it as FP32."""
-    time = KernelTime(facts)
-    kernels = time.kernels
-    capability = time.device.compute_capability
-    fp32 = kernels.matrix & (kernels.arithmetic == Arithmetic.FP32_CORES)
-    bf16 = kernels.matrix & (kernels.arithmetic == Arithmetic.BF16_ON_FP32_CORES)
-    bf16 &= time.device.multiplies_bf16_as_fp32
-    fp32 |= bf16
-    free = time.free(fp32, claimed)
-    cost_ns = free.total
-    if time.share(cost_ns) < LEAST_SHARE:
-        return Clear(
-            f"FP32 matmuls that cannot use tensor cores take {time.of_window(cost_ns)} of the step window"
-        )
+def _off_tensor_cores(time: KernelTime) -> Bool:
+    """Mask of matmul, convolution and attention kernels whose names say FP32 without tensor cores, or bf16 on
+    a GPU that multiplies it as FP32."""
+    return (time.kernels.matrix & (time.kernels.arithmetic == Arithmetic.FP32_CORES)) | _bf16(time)
+
+
+def _bf16(time: KernelTime) -> Bool:
+    bf16 = time.kernels.matrix & (time.kernels.arithmetic == Arithmetic.BF16_ON_FP32_CORES)
+    return bf16 & np.bool_(time.device.multiplies_bf16_as_fp32)
+
+
+def _finding(part: KernelPart) -> RuleAnswer:
+    time, fp32, cost_ns = part.time, part.chosen, part.free.total
+    kernels, capability = time.kernels, time.device.compute_capability
     if time.device.properties.architecture:
         return CannotTell("GPUs of AMD are not judged: their matrix cores take FP32, too")
     if capability is None:
@@ -63,15 +66,15 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     tf32_ns = tf32_saving_ns(cost_ns, peaks) if tf32 is not _ABSENT else 0
     matmuls_ns, others_ns = half_saving_ns(time, fp32, cost_ns, peaks)
     tensor = kernels.arithmetic == Arithmetic.TENSOR_CORES
-    mostly_bf16 = 2 * time.total_ns(bf16) > time.total_ns(fp32)
+    mostly_bf16 = 2 * time.total_ns(_bf16(time)) > time.total_ns(fp32)
     number_format, why = "FP32", f"{_FP32} {tf32.formats}"
     if mostly_bf16:
         number_format, why = "bf16", _BF16
     return Finding(
-        title=f"{time.of_window(cost_ns)} of the time goes to {number_format} "
+        title=f"{part.of_window} of the time goes to {number_format} "
         f"{_operations(kernels, fp32)} that cannot use tensor cores",
         summary=why,
-        fix=_fix(tf32, facts.job.training, mostly_bf16=mostly_bf16),
+        fix=_fix(tf32, time.facts.job.training, mostly_bf16=mostly_bf16),
         removable=_removable(time, fp32, cost_ns, (tf32_ns, matmuls_ns)),
         evidence=[
             time.evidence("FP32 on CUDA cores", cost_ns),
@@ -87,7 +90,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             Evidence("Saved by moving half the bytes", duration(others_ns), ("in other FP32 kernels",)),
             *stated_peaks(peaks),
         ],
-        **time.where(fp32, free),
+        **part.where,
         # Older GPUs need FP16, which has risks of its own: a hint, not a warning.
         severity=Severity.INFO.when(tf32 is _ABSENT),
     )
@@ -197,4 +200,11 @@ def _fix(tf32: _Tf32, training: bool | None, *, mostly_bf16: bool) -> Fix:
     return Fix(f"{tf32.fix}. {compare}", code, tf32.url)
 
 
-RULE = Rule("GD501", "fp32_matmul", "FP32 matmuls off the tensor cores", check, needs_gpu=True)
+_CHECK = speaks_from(
+    LEAST_SHARE,
+    of_kernels(_off_tensor_cores),
+    lambda part: f"FP32 matmuls that cannot use tensor cores take {part.of_window} of the step window",
+    _finding,
+)
+
+RULE = GpuRule("GD501", "fp32_matmul", "FP32 matmuls off the tensor cores", _CHECK)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.peaks import Peaks
-from tb_gpudiag.rules.answer import Clear, Evidence, Finding, RuleAnswer, Severity
-from tb_gpudiag.rules.rule import Claimed, Rule, page_fixes
-from tb_gpudiag.rules.shared.kernel_time import HALF_THE_BYTES, KernelTime
+from tb_gpudiag.rules.answer import Evidence, Finding, Severity
+from tb_gpudiag.rules.rule import GpuRule, page_fixes, speaks_from
+from tb_gpudiag.rules.shared.kernel_time import HALF_THE_BYTES, KernelPart, of_kernels
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.quantity import number, throughput
 
@@ -27,14 +26,8 @@ LEAST_SAVED = levels.LARGE
 SLOW = 1 / 16
 
 
-def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
-    """Find kernels whose names say FP64."""
-    time = KernelTime(facts)
-    chosen = time.kernels.fp64
-    free = time.free(chosen, claimed)
-    cost_ns = free.total
-    if time.share(cost_ns) < LEAST_SHARE:
-        return Clear(f"FP64 kernels take {time.of_window(cost_ns)} of the step window")
+def _finding(fp64: KernelPart) -> Finding:
+    time, chosen, cost_ns = fp64.time, fp64.chosen, fp64.free.total
     peaks = time.device.peaks
     slow = ""
     if peaks is not None and peaks.fp64 <= SLOW * peaks.fp32:
@@ -45,7 +38,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     if unnoticed:
         removable = replace(removable, least=time.shorter((chosen, LEAST_SAVED)))
     return Finding(
-        title=f"FP64 kernels take {time.of_window(cost_ns)} of the time",
+        title=f"FP64 kernels take {fp64.of_window} of the time",
         summary="These kernels compute with 64-bit numbers, which move twice the bytes of FP32. "
         f"{slow}Neural networks do not need FP64: a NumPy array usually brought it in.",
         fix=FIXES["convert"],
@@ -56,7 +49,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             time.evidence("FP64 matmuls", time.total_ns(chosen & time.kernels.matrix)),
             *_rates(peaks),
         ],
-        **time.where(chosen, free),
+        **fp64.where,
         severity=None if slow or unnoticed else Severity.INFO,  # GPUs with fast FP64 are bought for it
     )
 
@@ -79,4 +72,12 @@ def _rates(peaks: Peaks | None) -> list[Evidence]:
     ]
 
 
-RULE = Rule("GD509", "fp64_kernels", "FP64 kernels", check, needs_gpu=True)
+# Kernels whose names say FP64.
+_CHECK = speaks_from(
+    LEAST_SHARE,
+    of_kernels(lambda time: time.kernels.fp64),
+    lambda fp64: f"FP64 kernels take {fp64.of_window} of the step window",
+    _finding,
+)
+
+RULE = GpuRule("GD509", "fp64_kernels", "FP64 kernels", _CHECK)

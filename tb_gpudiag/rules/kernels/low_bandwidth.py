@@ -8,7 +8,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.operator_costs import OperatorKind
 from tb_gpudiag.facts.kernels.roofline import OperatorTime
 from tb_gpudiag.rules.answer import CannotTell, Clear, Fix, RuleAnswer, Severity
-from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
+from tb_gpudiag.rules.rule import Claimed, GpuRule, fix_code
 from tb_gpudiag.rules.shared.kernel_time import KernelTime, below_roofline
 from tb_gpudiag.rules.shared.roofline_evidence import achieved
 from tb_gpudiag.vocabulary import levels
@@ -83,6 +83,4 @@ def _fix(in_order: bool | None, compiled: bool) -> Fix:
     )
 
 
-RULE = Rule(
-    "GD510", "low_bandwidth", "Kernels far below the bandwidth", check, needs_gpu=True, severity=Severity.INFO
-)
+RULE = GpuRule("GD510", "low_bandwidth", "Kernels far below the bandwidth", check, severity=Severity.INFO)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from tb_gpudiag.arrays import Bool, Int64
-from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.waiting.job_kind import JobKind
-from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
-from tb_gpudiag.rules.rule import Claimed, Rule, fix_code, page_fixes
-from tb_gpudiag.rules.shared.kernel_time import NEARLY_EMPTY_NS, KernelTime
+from tb_gpudiag.rules.answer import Evidence, Finding, Fix, Severity
+from tb_gpudiag.rules.rule import GpuRule, fix_code, page_fixes, speaks_from
+from tb_gpudiag.rules.shared.kernel_time import NEARLY_EMPTY_NS, KernelPart, KernelTime, of_kernels
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.wording.quantity import number
@@ -27,23 +26,25 @@ LEAST_SHARE = levels.SIZEABLE
 BOUND_BY_MEMORY = (Family.ELEMENTWISE, Family.REDUCTION, Family.NORMALIZATION, Family.SOFTMAX, Family.COPY)
 
 
-def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
-    """Find runs of such kernels on one stream. Fused, a run takes about as long as its longest kernel."""
-    time = KernelTime(facts)
+def _bound(time: KernelTime) -> Bool:
     kernels = time.kernels
     bound = np.isin(kernels.family, np.array(BOUND_BY_MEMORY, np.uint8))
     bound &= kernels.is_kernel & (kernels.duration_ns >= NEARLY_EMPTY_NS)
-    bound &= ~time.device.unfused_attention.between  # the fix of GD503 removes them, reported or not
-    removable_ns = _removable_by_fusion(kernels, bound)
-    removable = removable_ns > 0
-    free = time.free(removable, claimed)
-    cost_ns = free.total
-    total_ns = time.total_ns(bound)
-    if time.share(cost_ns) < LEAST_SHARE:
-        return Clear(
-            f"memory-bound kernels take {time.of_window(total_ns)} of the step window, and fusing them saves "
-            f"at most {time.of_window(cost_ns)}"
-        )
+    return bound & ~time.device.unfused_attention.between  # the fix of GD503 removes them, reported or not
+
+
+def _too_little(part: KernelPart) -> str:
+    whole = part.time.of_window(part.time.total_ns(_bound(part.time)))
+    return (
+        f"memory-bound kernels take {whole} of the step window, and fusing them saves at most "
+        f"{part.of_window}"
+    )
+
+
+def _finding(part: KernelPart) -> Finding:
+    time, removable, cost_ns = part.time, part.chosen, part.free.total
+    kernels, facts, bound = time.kernels, time.facts, _bound(time)
+    removable_ns, total_ns = _removable_by_fusion(kernels, bound), time.total_ns(bound)
     compiled = time.mostly(removable, facts.launches.compiled(time.kernels))
     by_family = [
         time.evidence(FAMILIES[family.label].word, time.total_ns(own))
@@ -68,7 +69,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         ],
         places=time.places(removable, removable_ns),
         ranges=time.ranges(removable),
-        claims={time.device.id: free},
+        claims={time.device.id: part.free},
     )
 
 
@@ -107,11 +108,18 @@ def _removable_by_fusion(kernels: Kernels, bound: Bool) -> Int64:
     return removable
 
 
-RULE = Rule(
+# Runs of such kernels on one stream. Fused, a run takes about as long as its longest kernel.
+_CHECK = speaks_from(
+    LEAST_SHARE,
+    of_kernels(lambda time: _removable_by_fusion(time.kernels, _bound(time)) > 0),
+    _too_little,
+    _finding,
+)
+
+RULE = GpuRule(
     "GD505",
     "memory_bound_kernels",
     "Memory-bound kernels in a row",
-    check,
-    needs_gpu=True,
+    _CHECK,
     severity=Severity.INFO,
 )

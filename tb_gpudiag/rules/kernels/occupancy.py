@@ -9,7 +9,7 @@ from tb_gpudiag.facts.core.intervals import EMPTY, coverage, intersect
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.multiprocessors import Occupancy, alone, occupancy
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, RuleAnswer, Severity
-from tb_gpudiag.rules.rule import Claimed, Rule, page_fixes
+from tb_gpudiag.rules.rule import Claimed, GpuRule, page_fixes
 from tb_gpudiag.rules.shared.kernel_time import KernelTime
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.kernel_families import Family
@@ -64,7 +64,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     low = long & np.isin(kernels.family, np.array(MEMORY_FAMILIES, np.uint8))
     low &= resident.limit & (resident.share < LOW) & (resident.waves > PERSISTENT)
     found = [_last_waves(time, resident, tail), _low_occupancy(time, resident, low)]
-    return [finding for finding in found if finding is not None] or Clear(
+    return list(filter(None, found)) or Clear(
         f"partly empty last waves waste {time.of_window(_empty_ns(time, resident, tail))} of the step "
         f"window, and kernels with low occupancy take {time.of_window(_alone_ns(time, low))}"
     )
@@ -134,6 +134,4 @@ def _low_occupancy(time: KernelTime, resident: Occupancy, low: Bool) -> Finding 
     )
 
 
-RULE = Rule(
-    "GD508", "occupancy", "Partial waves and low occupancy", check, needs_gpu=True, severity=Severity.INFO
-)
+RULE = GpuRule("GD508", "occupancy", "Partial waves and low occupancy", check, severity=Severity.INFO)

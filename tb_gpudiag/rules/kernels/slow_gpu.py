@@ -5,7 +5,7 @@ from __future__ import annotations
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.roofline import OperatorTime
 from tb_gpudiag.rules.answer import CannotTell, Clear, Fix, RuleAnswer
-from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
+from tb_gpudiag.rules.rule import Claimed, GpuRule, fix_code
 from tb_gpudiag.rules.shared.kernel_time import BelowRoofline, KernelTime
 from tb_gpudiag.rules.shared.roofline_evidence import why_slow
 from tb_gpudiag.vocabulary import levels
@@ -79,4 +79,4 @@ def _differ(found: list[OperatorTime]) -> bool:
     return len({o.kind for o in found}) > 1 or len({o.operator for o in found}) >= FEWEST
 
 
-RULE = Rule("GD512", "slow_gpu", "A GPU far below all its peaks", check, needs_gpu=True)
+RULE = GpuRule("GD512", "slow_gpu", "A GPU far below all its peaks", check)

@@ -6,13 +6,13 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.operator_costs import OperatorKind
 from tb_gpudiag.facts.kernels.roofline import OperatorTime
 from tb_gpudiag.rules.answer import CannotTell, Clear, Fix, RuleAnswer, Severity
-from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
+from tb_gpudiag.rules.rule import Claimed, GpuRule, fix_code
 from tb_gpudiag.rules.shared.kernel_time import KernelTime, below_roofline
 from tb_gpudiag.rules.shared.roofline_evidence import achieved, why_slow
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.kernel_families import Family
 from tb_gpudiag.vocabulary.shaped_operators import attention_row
-from tb_gpudiag.wording.format import in_quotes
+from tb_gpudiag.wording.format import around, in_quotes
 
 CODE = fix_code(__name__)
 
@@ -96,18 +96,15 @@ def _shape(computing: list[OperatorTime], time: KernelTime) -> str:
     """Say why the heaviest operator does not reach more of the roofline."""
     heaviest = computing[0]
     reason = why_slow(heaviest) if time.share(heaviest.time_ns) >= LEAST_SHARE else ""
-    return f"; {in_quotes(heaviest.operator)} is limited by its shape: {reason}" if reason else ""
+    return around(f"; {in_quotes(heaviest.operator)} is limited by its shape: ", reason)
 
 
 def _best_known(computing: list[OperatorTime]) -> str:
     """What can be said without peaks: the rate of the heaviest operator, and what is odd about its shape."""
     if not computing:
         return ""
-    reason = why_slow(computing[0])
-    because = f", limited by its shape: {reason}" if reason else ""
+    because = around(", limited by its shape: ", why_slow(computing[0]))
     return f"; {in_quotes(computing[0].operator)} runs at {achieved(computing[0])}{because}"
 
 
-RULE = Rule(
-    "GD507", "slow_matmul", "Matmuls far below the GPU's peaks", check, needs_gpu=True, severity=Severity.INFO
-)
+RULE = GpuRule("GD507", "slow_matmul", "Matmuls far below the GPU's peaks", check, severity=Severity.INFO)

@@ -11,7 +11,7 @@ from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.multiprocessors import unused_ns
 from tb_gpudiag.facts.kernels.roofline import Roofline
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity
-from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
+from tb_gpudiag.rules.rule import Claimed, GpuRule, fix_code
 from tb_gpudiag.rules.shared.kernel_time import NEARLY_EMPTY_NS, KernelTime
 from tb_gpudiag.rules.shared.roofline_evidence import operator_evidence, why_slow
 from tb_gpudiag.vocabulary import levels
@@ -115,6 +115,4 @@ def _shapes(roofline: Roofline, chosen: Bool) -> list[Evidence]:
     return [operator_evidence(found) for found in known[:SHAPES_SHOWN]]
 
 
-RULE = Rule(
-    "GD504", "small_grids", "Kernels too small for the GPU", check, needs_gpu=True, severity=Severity.INFO
-)
+RULE = GpuRule("GD504", "small_grids", "Kernels too small for the GPU", check, severity=Severity.INFO)

@@ -7,13 +7,12 @@ import numpy as np
 from tb_gpudiag.arrays import Bool
 from tb_gpudiag.facts.core.operator_inputs import matrices
 from tb_gpudiag.facts.device_facts import DeviceFacts
-from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.operator_costs import OperatorKind, time_by_shapes
 from tb_gpudiag.facts.kernels.roofline import Roofline
-from tb_gpudiag.rules.answer import Clear, Evidence, Finding, RuleAnswer
-from tb_gpudiag.rules.rule import Claimed, Rule, page_fixes
-from tb_gpudiag.rules.shared.kernel_time import KernelTime
+from tb_gpudiag.rules.answer import Evidence, Finding
+from tb_gpudiag.rules.rule import GpuRule, page_fixes, speaks_from
+from tb_gpudiag.rules.shared.kernel_time import KernelPart, KernelTime, of_kernels
 from tb_gpudiag.rules.shared.roofline_evidence import MULTIPLE, unaligned_sizes
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.kernel_families import Arithmetic, Family
@@ -35,19 +34,23 @@ SHAPES_SHOWN = 3
 LEAST_OF_SHAPES = 20
 
 
-def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
-    """Find kernels whose names say that they load rows element by element, 16-bit matmuls that could not use
-    tensor cores at all, and Tensile's kernels for any size on unaligned ones."""
-    time = KernelTime(facts)
+def _unaligned(time: KernelTime) -> Bool:
+    """Mask of kernels whose names say that they load rows element by element, 16-bit matmuls that could not
+    use tensor cores at all, and Tensile's kernels for any size on unaligned ones."""
     kernels = time.kernels
-    # A convolution is off them because of its channels, which are three in images, or their layout.
-    matmuls = kernels.matrix & (kernels.family != Family.CONVOLUTION)
-    off = matmuls & np.isin(kernels.arithmetic, _off_tensor_cores(time.device))
-    chosen = kernels.unaligned | off | _takes_unaligned_sizes(time.device.roofline, kernels)
-    free = time.free(chosen, claimed)
-    cost_ns = free.total
-    if time.share(cost_ns) < LEAST_SHARE:
-        return Clear(f"matmuls with unaligned rows take {time.of_window(cost_ns)} of the step window")
+    return kernels.unaligned | _off(time) | _takes_unaligned_sizes(time.device.roofline, kernels)
+
+
+def _off(time: KernelTime) -> Bool:
+    """Mask of 16-bit matmuls off the tensor cores. A convolution is off them because of its channels, which
+    are three in images, or their layout."""
+    matmuls = time.kernels.matrix & (time.kernels.family != Family.CONVOLUTION)
+    return matmuls & np.isin(time.kernels.arithmetic, _off_tensor_cores(time.device))
+
+
+def _finding(part: KernelPart) -> Finding:
+    time, chosen, cost_ns = part.time, part.chosen, part.free.total
+    off = _off(time)
     shapes, odd = _shapes(time, chosen)
     evidence = [
         time.evidence("Kernels for unaligned rows", cost_ns),
@@ -60,14 +63,14 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         evidence.append(Evidence(f"Dimensions not a multiple of {MULTIPLE}", ", ".join(map(str, odd))))
     evidence += [Evidence(f"Inputs {shape}", duration(ns)) for shape, ns in shapes]
     return Finding(
-        title=f"Matmuls with unaligned dimensions take {time.of_window(cost_ns)} of the time",
+        title=f"Matmuls with unaligned dimensions take {part.of_window} of the time",
         summary="Tensor cores load 16 bytes at a time. If the length of a row is not a multiple of that, the "
         "library falls back to kernels that load element by element (their names end in align1 or align2), "
         "and the tensor cores wait.",
         fix=FIXES["pad"],
         removable=time.saving_above_peaks(chosen, cost_ns * MOST_GAIN),
         evidence=evidence,
-        **time.where(chosen, free),
+        **part.where,
     )
 
 
@@ -99,4 +102,11 @@ def _shapes(time: KernelTime, chosen: Bool) -> tuple[list[tuple[str, int]], list
     return [(one_line(shapes, 100), ns) for shapes, ns in heaviest], sorted(odd)
 
 
-RULE = Rule("GD502", "unaligned_matmul", "Matmuls with unaligned dimensions", check, needs_gpu=True)
+_CHECK = speaks_from(
+    LEAST_SHARE,
+    of_kernels(_unaligned),
+    lambda part: f"matmuls with unaligned rows take {part.of_window} of the step window",
+    _finding,
+)
+
+RULE = GpuRule("GD502", "unaligned_matmul", "Matmuls with unaligned dimensions", _CHECK)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from tb_gpudiag.arrays import NONE
-from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.kernels import UnfusedAttention
-from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Removable, RuleAnswer
-from tb_gpudiag.rules.rule import Claimed, Rule, page_fixes
-from tb_gpudiag.rules.shared.kernel_time import KernelTime
+from tb_gpudiag.rules.answer import Evidence, Finding, Removable
+from tb_gpudiag.rules.rule import GpuRule, page_fixes, speaks_from
+from tb_gpudiag.rules.shared.kernel_time import KernelPart, KernelTime, of_kernels
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.quantity import duration, number
 
@@ -18,22 +17,19 @@ FIXES = page_fixes(__name__)
 LEAST_SHARE = levels.NOTICEABLE
 
 
-def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
-    """Find what runs between the two batched matmuls of attention: softmax, scale, mask, dropout, casts."""
-    time, found = KernelTime(facts), facts.gpu.unfused_attention
-    free = time.free(found.between, claimed)
-    cost_ns = free.total
-    if time.share(cost_ns) < LEAST_SHARE:
-        return Clear(
-            f"unfused attention spends {time.of_window(cost_ns)} of the step window between its matmuls"
-            if len(found.softmax)
-            else "no softmax ran between two batched matmuls"
-        )
+def _too_little(part: KernelPart) -> str:
+    if len(part.time.device.unfused_attention.softmax):
+        return f"unfused attention spends {part.of_window} of the step window between its matmuls"
+    return "no softmax ran between two batched matmuls"
+
+
+def _finding(part: KernelPart) -> Finding:
+    time, found, cost_ns = part.time, part.time.device.unfused_attention, part.free.total
     kernels = time.kernels
     matmuls_ns = _saved_in_matmuls_ns(time, found)
     beyond = (duration(matmuls_ns, "beyond their arithmetic"),) if matmuls_ns else ()
     return Finding(
-        title=f"Unfused attention spends {time.of_window(cost_ns)} of the time between its two matmuls",
+        title=f"Unfused attention spends {part.of_window} of the time between its two matmuls",
         summary="Separate kernels write the attention scores to memory, scale, mask and normalize them, and "
         "read them back. Fused attention keeps the scores on chip and needs none of these kernels. Its "
         "memory grows linearly with the sequence length, not quadratically.",
@@ -52,7 +48,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             Evidence("Unfused attention", number(len(found.softmax), "time")),
             Evidence("The matmuls", duration(time.total_ns(found.matmuls)), beyond),
         ],
-        **time.where(found.between, free),
+        **part.where,
     )
 
 
@@ -70,4 +66,8 @@ def _saved_in_matmuls_ns(time: KernelTime, found: UnfusedAttention) -> int:
     return round(saved)
 
 
-RULE = Rule("GD503", "unfused_attention", "Unfused attention", check, needs_gpu=True)
+# What runs between the two batched matmuls of attention: softmax, scale, mask, dropout, casts.
+_BETWEEN = of_kernels(lambda time: time.device.unfused_attention.between)
+_CHECK = speaks_from(LEAST_SHARE, _BETWEEN, _too_little, _finding)
+
+RULE = GpuRule("GD503", "unfused_attention", "Unfused attention", _CHECK)

@@ -7,8 +7,8 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
-from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
-from tb_gpudiag.rules.shared.kernel_time import HALF_THE_BYTES, KernelTime
+from tb_gpudiag.rules.rule import Claimed, GpuRule, fix_code, speaks_from
+from tb_gpudiag.rules.shared.kernel_time import HALF_THE_BYTES, KernelPart, KernelTime, if_busy, of_kernels
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.engines import Server, StepKind
 from tb_gpudiag.vocabulary.kernel_families import Family
@@ -20,33 +20,34 @@ CODE = fix_code(__name__)
 # step.
 LEAST_SHARE = levels.LARGE
 
-
 # A weight of 16 bits is 2 bytes, and each token takes a multiplication and an addition with it: so a matmul
 # does as many operations for each byte as it has tokens. Matmuls that multiply reach half of the peak.
 OF_PEAK = levels.HALF
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
-    """Find matmuls with a single vector, and those of a server's decode steps with too few tokens for the
-    GPU's arithmetic to take as long as reading the weights."""
-    time = KernelTime(facts)
-    kernels = time.kernels
     if facts.job.training is not False:
         return Clear("the trace shows no inference")
-    tokens = _tokens(facts, kernels.start_ns)
+    return _SPEAKS(facts, claimed)
+
+
+def _few_tokens(time: KernelTime) -> Bool:
+    """Mask of matmuls with a single vector, and those of a server's decode steps with too few tokens for the
+    GPU's arithmetic to take as long as reading the weights."""
+    kernels, tokens = time.kernels, _tokens(time)
     few = kernels.vector | ((tokens > 0) & (tokens <= _most_tokens(time)))
-    chosen = few & kernels.is_kernel & (kernels.family == Family.GEMM) & ~kernels.small_weights
-    free = time.free(chosen, claimed)
-    if time.share(free.total) < LEAST_SHARE:
-        return Clear(f"matmuls of a few tokens take {time.of_window(free.total)} of the step window")
-    if time.share(time.busy_ns) < levels.HALF:
-        return Clear(f"the GPU is busy {time.of_window(time.busy_ns)} of the step window: it waits, mostly")
+    return few & kernels.is_kernel & (kernels.family == Family.GEMM) & ~kernels.small_weights
+
+
+def _finding(part: KernelPart) -> Finding:
+    time, chosen = part.time, part.chosen
+    kernels, tokens = time.kernels, _tokens(time)
     known = tokens[chosen & (tokens > 0)]
     return Finding(
-        title=f"Matmuls that read all weights for a few tokens take {time.of_window(free.total)} of the time",
+        title=f"Matmuls that read all weights for a few tokens take {part.of_window} of the time",
         summary="Decoding reads every weight once in each step. For few tokens, reading takes longer than "
         "multiplying: more tokens per step are nearly free, and smaller weights are read faster.",
-        fix=_fix(facts.job.server),
+        fix=_fix(time.facts.job.server),
         sure=False,  # the names of the kernels do not say how large the weights are
         removable=time.saving(chosen, HALF_THE_BYTES * time.total_ns(chosen)),
         evidence=[
@@ -55,7 +56,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
             time.evidence("Products with a single vector", time.total_ns(chosen & kernels.vector)),
             *([Evidence("Tokens per step", number(int(np.median(known))))] if len(known) else []),
         ],
-        **time.where(chosen, free),
+        **part.where,
     )
 
 
@@ -65,9 +66,9 @@ def _most_tokens(time: KernelTime) -> float:
     return OF_PEAK * peaks.half / peaks.bandwidth if peaks is not None else 1.0
 
 
-def _tokens(facts: Facts, at_ns: Int64) -> Int64:
-    """Tokens of the decode step at each of these times, else NONE."""
-    serving = facts.serving
+def _tokens(time: KernelTime) -> Int64:
+    """Tokens of the decode step in which each kernel begins, else NONE."""
+    serving, at_ns = time.facts.serving, time.kernels.start_ns
     found = np.full(len(at_ns), NONE, np.int64)
     if serving is None:
         return found
@@ -97,11 +98,17 @@ def _fix(server: Server | None) -> Fix:
     )
 
 
-RULE = Rule(
+_SPEAKS = speaks_from(
+    LEAST_SHARE,
+    of_kernels(_few_tokens),
+    lambda part: f"matmuls of a few tokens take {part.of_window} of the step window",
+    if_busy(_finding),
+)
+
+RULE = GpuRule(
     "GD515",
     "weight_reading",
     "Reading weights for a few tokens",
     check,
-    needs_gpu=True,
     severity=Severity.INFO,
 )

@@ -7,15 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.graph_nodes import NodeGap, NodeGaps
 from tb_gpudiag.facts.replay.replay import Removal
-from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, Removable, RuleAnswer, Severity
-from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
-from tb_gpudiag.rules.shared.lost_time import lost_time
+from tb_gpudiag.rules.answer import Evidence, Finding, Fix, Removable, Severity
+from tb_gpudiag.rules.rule import GpuRule, fix_code, speaks_from
+from tb_gpudiag.rules.shared.lost_time import LostPart, of_lost_time
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.engines import Server
-from tb_gpudiag.wording.format import in_quotes, share
+from tb_gpudiag.wording.format import in_quotes
 from tb_gpudiag.wording.quantity import Quantity, duration, number
 
 CODE = fix_code(__name__)
@@ -48,23 +47,17 @@ _FIXES = {
 _URL = "https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#cuda-graphs"
 
 
-def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
-    """Find idle time between nodes of one graph launch, where the next one starts after a bare turnaround."""
-    lost = lost_time(facts, claimed)
-    chosen = lost.of(Cause.GRAPH)
-    cost_ns = lost.total_ns(chosen)
-    cost_share = share(cost_ns, lost.window_ns)
-    if lost.share(cost_ns) < LEAST_SHARE:
-        return Clear(f"between the nodes of CUDA graphs, the GPU is idle {cost_share} of the step window")
+def _finding(part: LostPart) -> Finding:
+    facts, lost, chosen, cost_ns = part.facts, part.lost, part.chosen, part.cost_ns
     found = facts.gpu.node_gaps(lost.gap[chosen], lost.length_ns[chosen])
     each = f"{number(round(found.nodes), 'node')} each"
     return Finding(
-        title=f"Gaps between the nodes of CUDA graphs keep the GPU idle {cost_share} of the time",
+        title=f"Gaps between the nodes of CUDA graphs keep the GPU idle {part.of_window} of the time",
         summary="The host has no part in this: from the end of one node of a graph to the start of the next, "
         "the GPU itself needs a moment, however much each node does. With many short nodes these moments add "
         "up.",
         fix=_fix(found, facts.job.server, compiled=facts.launches.modes.compiled.total > 0),
-        severity=Severity.WARNING if lost.share(cost_ns) >= WARNING_SHARE else Severity.INFO,
+        severity=Severity.WARNING if part.share >= WARNING_SHARE else Severity.INFO,
         sure=False,  # the trace does not show how many nodes could be fused
         evidence=[
             Evidence.of_window("Idle between nodes", cost_ns, lost.window_ns),
@@ -110,4 +103,12 @@ def _fix(found: NodeGaps, server: Server | None, *, compiled: bool) -> Fix:
     )
 
 
-RULE = Rule("GD203", "graph_node_gaps", "Gaps between graph nodes", check, needs_gpu=True, topic="graph")
+# Idle time between nodes of one graph launch, where the next one starts after a bare turnaround.
+_CHECK = speaks_from(
+    LEAST_SHARE,
+    of_lost_time(lambda lost: lost.of(Cause.GRAPH)),
+    lambda part: f"between the nodes of CUDA graphs, the GPU is idle {part.of_window} of the step window",
+    _finding,
+)
+
+RULE = GpuRule("GD203", "graph_node_gaps", "Gaps between graph nodes", _CHECK, topic="graph")

@@ -7,18 +7,18 @@ import numpy as np
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import subtract
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Slowed
-from tb_gpudiag.rules.rule import ERROR_SHARE, Claimed, Rule, fix_code
+from tb_gpudiag.rules.answer import CannotTell, Evidence, Finding, Fix, RuleAnswer, Slowed
+from tb_gpudiag.rules.rule import ERROR_SHARE, Claimed, GpuRule, fix_code, speaks_from
 from tb_gpudiag.rules.shared.launch_advice import (
     batch_evidence,
     larger_batch_evidence,
     launch_advice,
     with_ddp_copies,
 )
-from tb_gpudiag.rules.shared.lost_time import LONGEST_GAP_NS, host_time, lost_time, removing
+from tb_gpudiag.rules.shared.lost_time import LONGEST_GAP_NS, LostPart, host_time, of_lost_time, removing
 from tb_gpudiag.vocabulary import levels
-from tb_gpudiag.wording.format import in_quotes, share
-from tb_gpudiag.wording.quantity import duration, number, per_step, share_of
+from tb_gpudiag.wording.format import in_quotes
+from tb_gpudiag.wording.quantity import Quantity, duration, number, per_step, share_of
 
 CODE = fix_code(__name__)
 
@@ -33,23 +33,22 @@ SLOW_START_NS = 15_000
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find idle time in operator overhead, launch calls and launch latency, in short launch gaps."""
-    device = facts.gpu
-    lost = lost_time(facts, claimed)
-    chosen = lost.issuing
-    cost_ns = lost.total_ns(chosen)
-    calls = facts.launches.costs.of(device.id)
-    if not len(calls):
+    if not len(facts.launches.costs.of(facts.gpu.id)):
         return CannotTell(
             "the trace has no launch call of this GPU's work",
             "Record with both ProfilerActivity.CPU and ProfilerActivity.CUDA.",
         )
-    on_idle_gpu = share_of(float(calls.empty_queue.sum()), len(calls), "of the launches")
-    cost_share = share(cost_ns, lost.window_ns)
-    if lost.share(cost_ns) < LEAST_SHARE:
-        return Clear(
-            f"short launch gaps keep the GPU idle {cost_share} of the step window; {on_idle_gpu} found "
-            "the GPU idle"
-        )
+    return _SPEAKS(facts, claimed)
+
+
+def _on_idle_gpu(facts: Facts) -> Quantity:
+    calls = facts.launches.costs.of(facts.gpu.id)
+    return share_of(float(calls.empty_queue.sum()), len(calls), "of the launches")
+
+
+def _finding(part: LostPart) -> Finding:
+    facts, lost, chosen, cost_ns = part.facts, part.lost, part.chosen, part.cost_ns
+    calls, on_idle_gpu = facts.launches.costs.of(facts.gpu.id), _on_idle_gpu(facts)
     steps, advice = len(facts.steps), launch_advice(facts, lost, chosen)
     code = [advice.code]
     if advice.job.server is None:  # no optimizer in inference, and batches the way that the job makes them
@@ -63,7 +62,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     slow = host_time(facts.main_thread_spans, Cause.DISPATCH, at_least_ns=LONGEST_GAP_NS)
     launching = subtract(host_time(facts.main_thread_spans, Cause.DISPATCH, Cause.LAUNCH), slow)
     found = Finding(
-        title=f"Short launch gaps keep the GPU idle {cost_share} of the time",
+        title=f"Short launch gaps keep the GPU idle {part.of_window} of the time",
         summary="The GPU finishes its short kernels before the host launches the next ones: "
         f"{on_idle_gpu} found the GPU idle. It then waits for the operator's overhead on the CPU, the launch "
         "call and the launch latency.",
@@ -93,6 +92,14 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     return with_ddp_copies(found, facts.launches.ddp_copies, lost)
 
 
-RULE = Rule(
-    "GD201", "launch_bound", "Launch-bound", check, needs_gpu=True, error_share=ERROR_SHARE, topic="launch"
+_SPEAKS = speaks_from(
+    LEAST_SHARE,
+    of_lost_time(lambda lost: lost.issuing),
+    lambda part: (
+        f"short launch gaps keep the GPU idle {part.of_window} of the step window; "
+        f"{_on_idle_gpu(part.facts)} found the GPU idle"
+    ),
+    _finding,
 )
+
+RULE = GpuRule("GD201", "launch_bound", "Launch-bound", check, error_share=ERROR_SHARE, topic="launch")

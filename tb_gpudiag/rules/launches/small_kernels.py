@@ -14,6 +14,7 @@ from tb_gpudiag.facts.launching.clusters import Cluster, ClusterKind, find_clust
 from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.facts.waiting.sync_sites import operators_around
 from tb_gpudiag.rules.answer import (
+    NO_GPU,
     WHILE_THE_GPU_WORKS,
     Clear,
     Evidence,
@@ -24,7 +25,7 @@ from tb_gpudiag.rules.answer import (
     Severity,
     Slowed,
 )
-from tb_gpudiag.rules.rule import ERROR_SHARE, Claimed, Rule, fix_code
+from tb_gpudiag.rules.rule import ERROR_SHARE, Claimed, GpuRule, fix_code
 from tb_gpudiag.rules.shared.launch_advice import (
     COMPILE_URL,
     larger_batch_evidence,
@@ -110,9 +111,7 @@ _KINDS = {
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find idle time before all launches of a cluster but its first: the loop's Python, operator overhead,
-    launch calls and latency. Without GPU activity, an optimizer's many operators are a hint."""
-    if facts.device is None:
-        return _optimizer(facts)
+    launch calls and latency."""
     device = facts.gpu
     lost = lost_time(facts, claimed)
     clusters = find_clusters(
@@ -138,27 +137,47 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     )
 
 
-def _optimizer(facts: Facts) -> RuleAnswer:
-    """The hint where only the host's side is shown, as on Apple's GPUs, and where all is on the CPU."""
-    if not facts.gpu_use.certain and not facts.on_cpu:
-        return no_gpu(facts)
+class _Hint(NamedTuple):
+    least_share: float
+    effect: str
+    leads: bool
+    otherwise: RuleAnswer
+
+
+_ON_CPU = _Hint(
+    LEAST_OPTIMIZER_SHARE_ON_CPU,
+    "One pass over all of them reads and writes less. A larger batch needs fewer such steps.",
+    leads=True,
+    otherwise=NO_GPU,
+)
+_UNSEEN = _Hint(
+    LEAST_OPTIMIZER_SHARE,
+    "The trace does not show whether the GPU waits for them.",
+    leads=False,
+    otherwise=Clear(
+        f"no optimizer updates many parameters one at a time for {share(LEAST_OPTIMIZER_SHARE)} of the main "
+        "thread's time"
+    ),
+)
+
+
+def _unseen(facts: Facts, _claimed: Claimed) -> RuleAnswer:
+    """The hint where only the host's side is shown, as on Apple's GPUs."""
+    return _optimizer(facts, _UNSEEN) if facts.gpu_use.certain else no_gpu(facts)
+
+
+def _optimizer(facts: Facts, hint: _Hint) -> RuleAnswer:
+    """The hint that an optimizer has many operators, where there is no GPU activity."""
     loop, window_ns = facts.launches.optimizer_loop, facts.window.duration_ns
     steps, took = len(loop.steps), share(loop.time_ns, window_ns)
-    least = LEAST_OPTIMIZER_SHARE_ON_CPU if facts.on_cpu else LEAST_OPTIMIZER_SHARE
     loops = not loop.grouped and loop.operators >= LEAST_OPERATORS * max(1, steps)
-    if not loops or loop.time_ns < least * window_ns:
-        said = f"no optimizer updates many parameters one at a time for {share(least)} of the main thread's"
-        return no_gpu(facts) if facts.on_cpu else Clear(f"{said} time")
+    if not loops or loop.time_ns < hint.least_share * window_ns:
+        return hint.otherwise
     kind = _KINDS[ClusterKind.OPTIMIZER_STEP]
     return Finding(
         title=f"{in_quotes(loop.mark, 80)} takes {took} of the main thread's time, "
         f"with {count(round(loop.operators / steps), 'operator')} each time",
-        summary="It updates one parameter at a time, with several small operators for each. "
-        + (
-            "One pass over all of them reads and writes less. A larger batch needs fewer such steps."
-            if facts.on_cpu
-            else "The trace does not show whether the GPU waits for them."
-        ),
+        summary=f"It updates one parameter at a time, with several small operators for each. {hint.effect}",
         fix=Fix(kind.fix, kind.code, kind.url),
         evidence=[
             Evidence.of_window("In the optimizer's step", loop.time_ns, window_ns),
@@ -166,7 +185,7 @@ def _optimizer(facts: Facts) -> RuleAnswer:
         ],
         places=places(facts.host, loop.steps, loop.steps_ns),
         severity=Severity.INFO,
-        leads=facts.on_cpu,
+        leads=hint.leads,
     )
 
 
@@ -238,6 +257,13 @@ def _removed(facts: Facts, cluster: Cluster, spans: Intervals) -> Removable:
     return Removable(Removal(merged(spans, nodes), dropped=dropped), least=most, beyond=_BACKWARD)
 
 
-RULE = Rule(
-    "GD202", "small_kernels", "Clusters of small kernels", check, error_share=ERROR_SHARE, topic="launch"
+RULE = GpuRule(
+    "GD202",
+    "small_kernels",
+    "Clusters of small kernels",
+    check,
+    on_cpu=lambda facts, _: _optimizer(facts, _ON_CPU),
+    unseen=_unseen,
+    error_share=ERROR_SHARE,
+    topic="launch",
 )

@@ -28,7 +28,7 @@ from tb_gpudiag.rules.shared.out_of_memory import (
     requesting_places,
 )
 from tb_gpudiag.rules.shared.recording_advice import gpu_memory_not_recorded
-from tb_gpudiag.rules.shared.shortage import FIXES, Remedies, Shortage, remedies
+from tb_gpudiag.rules.shared.shortage import FIXES, Shortage, remedies
 from tb_gpudiag.wording.quantity import Quantity, number, share_of, size
 from tb_gpudiag.wording.vocabulary import MEMORY_KINDS, PHASES
 
@@ -83,13 +83,7 @@ def _is_short(memory: DeviceMemory, *, fills: bool) -> bool:
         return True
     if reserve.retries and memory.peak_reserved_bytes >= REFUSED_SHARE * capacity:
         return True
-    return _was_refused(memory) or (_has_little_room(memory) and not fills)
-
-
-def _was_refused(memory: DeviceMemory) -> bool:
-    """Whether memory was refused again and again, although most of the device is not this allocator's."""
-    refused = memory.reserve.retries >= MANY_RETRIES
-    return refused and memory.peak_reserved_bytes < REFUSED_SHARE * memory.capacity_bytes
+    return _has_little_room(memory) and not fills
 
 
 def _has_little_room(memory: DeviceMemory) -> bool:
@@ -101,7 +95,7 @@ def _finding(memory: DeviceMemory, facts: Facts) -> Finding:
     peak = failure.held if failure is not None else memory.peak
     kinds = sorted(peak.kinds.items(), key=lambda one: -one[1])
     window_ns = facts.window.duration_ns
-    found = Remedies([FIXES["others"]]) if _was_refused(memory) else remedies(Shortage(memory, facts))
+    found = remedies(Shortage(memory, facts))
     by_hand = memory.reserve.emptied > memory.reserve.retries and emptying_takes(memory, window_ns)
     fixes = [*([FIXES["keep_cache"]] if by_hand else ()), *found.fixes]
     owners = [owner for owner in peak.owners if owner.operator or owner.frame]
@@ -126,11 +120,7 @@ def _situation(memory: DeviceMemory, kinds: list[tuple[MemoryKind, int]]) -> str
     peak, (main, held) = memory.peak, kinds[0]
     phase = f" in the {PHASES[peak.phase.label].noun}" if peak.phase.label else ""
     of_peak = share_of(held, peak.allocated_bytes)
-    said = f"Memory peaks{phase}. {of_peak} of it is {MEMORY_KINDS[main.value].noun}."
-    if _was_refused(memory):
-        reserved = f"{size(memory.peak_reserved_bytes)} of {size(memory.capacity_bytes)}"
-        said = f"This process reserved at most {reserved}: another process or a limit took the rest. {said}"
-    return said
+    return f"Memory peaks{phase}. {of_peak} of it is {MEMORY_KINDS[main.value].noun}."
 
 
 def _retries_sentence(memory: DeviceMemory) -> str:

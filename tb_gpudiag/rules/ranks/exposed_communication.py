@@ -15,7 +15,6 @@ from tb_gpudiag.facts.kernels.collectives import (
     CollectiveLaunches,
     collective_launches,
     collectives,
-    exchanged_again,
     exposed_communication,
 )
 from tb_gpudiag.facts.kernels.exposure import UnitExposure, exposed_waiting_ns, far_longer_ns
@@ -31,7 +30,7 @@ from tb_gpudiag.rules.answer import (
     RuleAnswer,
     Severity,
 )
-from tb_gpudiag.rules.rule import ERROR_SHARE, Claimed, Rule, fix_code
+from tb_gpudiag.rules.rule import ERROR_SHARE, Claimed, GpuRule, fix_code
 from tb_gpudiag.rules.shared.cpu_job import COMMUNICATES, cpu_time
 from tb_gpudiag.rules.shared.exposure_advice import (
     FIXES,
@@ -41,15 +40,13 @@ from tb_gpudiag.rules.shared.exposure_advice import (
     fix_of,
     most_exposed,
     reasons_evidence,
-    waits_for_a_rank,
 )
 from tb_gpudiag.rules.shared.kernel_time import OTHER_FINDINGS, KernelTime
 from tb_gpudiag.rules.shared.lost_time import ISSUING, MOST_PLACES, longest, lost_time, places
-from tb_gpudiag.rules.shared.recording_advice import no_gpu
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.collective_kinds import FSDP, FUNCTIONAL, OPTIMIZER, Collective
 from tb_gpudiag.vocabulary.kernel_families import Family
-from tb_gpudiag.wording.format import in_quotes, one_line, share, time_ns
+from tb_gpudiag.wording.format import around, in_quotes, one_line, share, time_ns
 from tb_gpudiag.wording.quantity import duration, number, share_of
 from tb_gpudiag.wording.vocabulary import collective
 
@@ -71,11 +68,6 @@ WAITING_SHARE = levels.HALF
 
 KINDS_SHOWN = 4
 
-# A layer combines what it has dispatched. Two micro-batches in turn, or sending and receiving by two kernels,
-# put two kernels of a kind in a row: half of them follow one of their own. Both together put four, and three
-# quarters do: then tokens travel while the GPU computes on another micro-batch.
-MOSTLY_AGAIN = 0.6
-
 
 LATE_HOSTS = FIXES["late_hosts"]
 """While hosts are late, most of a collective's time is waiting, and tuning what is sent changes little."""
@@ -89,11 +81,6 @@ _FIXES = {
     Collective.OTHER: FIXES["other"],
 }
 
-_WHAT_IS_LEFT = (
-    " Tokens travel to their experts and back while the GPU computes on another micro-batch: this is what "
-    "the kernels that send and receive them take."
-)
-
 _OF_SERVER = (
     "Use all-reduces made for small messages, no sequence parallelism, or fewer GPUs for each copy of the "
     "model."
@@ -105,8 +92,6 @@ _OF_LAYERS = (Collective.ALL_REDUCE, Collective.SHARDED)
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find time in which a communication kernel runs and nothing computes, including the time it waits for a
     slower rank."""
-    if facts.device is None:
-        return _on_cpu(facts) if facts.on_cpu else no_gpu(facts)
     time = KernelTime(facts)
     device, kernels = time.device, time.kernels
     kinds = collectives(kernels, device.busy, facts.window)
@@ -124,7 +109,6 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     launched = collective_launches(facts.host, kernels.event[chosen], kernels.origin[chosen])
     marked = launched.by_annotation(own_ns[chosen])
     calls, units = facts.exposure.calls, list(map(_unit, facts.exposure.by_unit))
-    overlapped = exchanged_again(facts.host, kernels) >= MOSTLY_AGAIN
     waiting_ns, long_ns = exposed_waiting_ns(facts.host, calls, exposed), far_longer_ns(calls, exposed)
     modes = facts.launches.modes
     waits_for_host_ns = int(device.window_account.idle_ns[0, list(_HOST)].sum())
@@ -133,15 +117,13 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         where = [Place(operator=name, time_ns=ns) for name, ns in marked[:MOST_PLACES]]
     most = [(name, ns) for name, ns in marked if ns >= levels.LARGE * cost_ns]
     most_in = " and ".join(f"{in_quotes(name, 60)} ({time_ns(ns)})" for name, ns in most)
-    launched_in = f" Most of it is launched in {most_in}." if most else ""
+    launched_in = around(" Most of it is launched in ", most_in, ".")
     if facts.job.data_parallel:
         fix = FIXES["data_parallel"]
     elif waits_for_host_ns >= max(cost_ns, LATE_HOST_SHARE * time.window_ns):
         fix = LATE_HOSTS
-    elif max(waiting_ns, long_ns) >= WAITING_SHARE * cost_ns or waits_for_a_rank(units):
+    elif max(waiting_ns, long_ns) >= WAITING_SHARE * cost_ns:
         fix = LATE_RANK
-    elif overlapped:
-        fix = FIXES["overlapped"]
     else:
         # How collectives in graphs are called was decided at their capture.
         of_reason = None if 2 * modes.graph_work > modes.work else fix_of(units)
@@ -151,7 +133,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         summary="The GPU runs collectives and computes nothing meanwhile. A collective's kernel also waits "
         "for the slowest rank, and a single rank's trace does not show how much of the time is waiting: "
         f"compare with the other ranks.{launched_in}"
-        + (_WHAT_IS_LEFT if overlapped else most_exposed(units)),
+        f"{most_exposed(units)}",
         fix=fix,
         cost_ns=cost_ns,
         sure=False,  # it may all be waiting for a slower rank
@@ -175,7 +157,6 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         places=where,
         ranges=longest(exposed, device.id),
         claims={device.id: exposed},
-        severity=Severity.INFO.when(overlapped),
         removable=Removable(
             time.shorter((chosen, (own_ns / np.maximum(1, kernels.duration_ns))[chosen])),
             least=Removal(),
@@ -184,7 +165,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     )
 
 
-def _on_cpu(facts: Facts) -> RuleAnswer:
+def _on_cpu(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """Find collectives that take more of the main thread's time than anything else does."""
     lost = lost_time(facts)
     spent = cpu_time(lost, facts.host_work.small_operators)
@@ -246,4 +227,6 @@ def collective_fix(kind: Collective, caller: str, training: bool | None) -> Fix:
     return _FIXES[kind]
 
 
-RULE = Rule("GD601", "exposed_communication", "Exposed communication", check, error_share=ERROR_SHARE)
+RULE = GpuRule(
+    "GD601", "exposed_communication", "Exposed communication", check, on_cpu=_on_cpu, error_share=ERROR_SHARE
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, RuleAnswer, Severity
-from tb_gpudiag.rules.rule import Claimed, Rule
+from tb_gpudiag.rules.rule import Claimed, GpuRule
 from tb_gpudiag.rules.shared.lost_time import longest
 from tb_gpudiag.rules.shared.odd_recordings import (
     LEAST_LAUNCHES,
@@ -56,4 +56,4 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     )
 
 
-RULE = Rule("GD910", "lost_kernels", "Kernels are missing", check, needs_gpu=True, severity=Severity.INFO)
+RULE = GpuRule("GD910", "lost_kernels", "Kernels are missing", check, severity=Severity.INFO)

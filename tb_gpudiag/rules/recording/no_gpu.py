@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tb_gpudiag.facts.core.causes import Cause
-from tb_gpudiag.facts.core.device_properties import parse_properties
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.gpu_use import GpuUse
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
@@ -20,7 +19,7 @@ from tb_gpudiag.rules.shared.odd_recordings import (
 )
 from tb_gpudiag.rules.shared.recording_advice import record_again, recording_gpu
 from tb_gpudiag.wording.format import in_quotes
-from tb_gpudiag.wording.quantity import duration, number, size
+from tb_gpudiag.wording.quantity import duration, number
 
 FIXES = page_fixes(__name__)
 
@@ -28,11 +27,13 @@ FIXES = page_fixes(__name__)
 _OPERATORS_SHOWN = 3
 
 
-def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
-    """Check for GPU work, and without any, for signs that the job used a GPU anyway."""
-    if facts.device is not None:
-        work = number(len(facts.work), "kernel, copy or memset", "kernels, copies and memsets")
-        return Clear(f"{work} recorded")
+def _recorded(facts: Facts, _claimed: Claimed) -> RuleAnswer:
+    work = number(len(facts.work), "kernel, copy or memset", "kernels, copies and memsets")
+    return Clear(f"{work} recorded")
+
+
+def _not_recorded(facts: Facts, _claimed: Claimed) -> RuleAnswer:
+    """Check for signs that the job used a GPU anyway."""
     if capture_ns(facts):
         return Clear("the recording is of the capture of a graph, in which nothing runs")
     if facts.recorded.unread_accelerator:
@@ -85,26 +86,17 @@ def _unseen(use: GpuUse, *, leads: bool) -> Finding:
 
 
 def _moved_nothing(facts: Facts) -> Finding:
-    use, listed = facts.gpu_use, facts.trace.metadata.device_properties
-    peak_bytes = max((memory.peak_allocated_bytes for memory in facts.memory), default=0)
-    capacity_bytes = max((parse_properties(entry).memory_bytes for entry in listed), default=0)
+    use = facts.gpu_use
     shown = (
         "All memory that was recorded is the CPU's, and operators compute on the main thread."
         if facts.recorded.memory
         else "Its operators are those of a CPU."
     )
-    fix = FIXES["move"]
-    too_large = []
-    if 0 < capacity_bytes < peak_bytes:
-        fix = FIXES["parts"]
-        too_large = [
-            Evidence("At the peak", size(peak_bytes), (size(capacity_bytes, "is what the GPU has"),))
-        ]
     return Finding(
         title=f"The job ran on the CPU: nothing was moved to {gpu_name(use)}",
         summary=f"{no_gpu_sentence(use)} {shown} A GPU is usually many times as fast.",
-        fix=fix,
-        evidence=[*_signs(use), *too_large],
+        fix=FIXES["move"],
+        evidence=list(_signs(use)),
         severity=Severity.WARNING,
         leads=True,
     )
@@ -134,4 +126,13 @@ def _unread(accelerator: str) -> Finding:
     )
 
 
-RULE = Rule("GD905", "no_gpu", "No GPU activity recorded", check, severity=Severity.INFO, topic="part")
+RULE = Rule(
+    "GD905",
+    "no_gpu",
+    "No GPU activity recorded",
+    _recorded,
+    on_cpu=_not_recorded,
+    unseen=_not_recorded,
+    severity=Severity.INFO,
+    topic="part",
+)

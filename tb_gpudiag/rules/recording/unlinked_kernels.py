@@ -6,7 +6,7 @@ from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.launches import Work
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
-from tb_gpudiag.rules.rule import Claimed, Rule, page_fixes
+from tb_gpudiag.rules.rule import Claimed, GpuRule, page_fixes
 from tb_gpudiag.rules.shared.recording_advice import record_again
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.quantity import duration, number, share_of
@@ -69,11 +69,10 @@ def _fix(work: Work) -> Fix:
     )
 
 
-RULE = Rule(
+RULE = GpuRule(
     "GD904",
     "unlinked_kernels",
     "GPU work without a recorded launch",
     check,
-    needs_gpu=True,
     severity=Severity.INFO,
 )

@@ -6,7 +6,7 @@ from tb_gpudiag.facts.core.graphs import WholeGraphs
 from tb_gpudiag.facts.core.intervals import intersect
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, RuleAnswer, Severity
-from tb_gpudiag.rules.rule import Claimed, Rule, fix_code
+from tb_gpudiag.rules.rule import Claimed, GpuRule, fix_code
 from tb_gpudiag.rules.shared.lost_time import longest
 from tb_gpudiag.rules.shared.recording_advice import NSYS_URL, record_again
 from tb_gpudiag.vocabulary import levels
@@ -69,11 +69,10 @@ def _recorded_as_one(graphs: WholeGraphs, window_ns: int) -> Finding:
     )
 
 
-RULE = Rule(
+RULE = GpuRule(
     "GD909",
     "unrecorded_graphs",
     "Kernels of CUDA graphs are missing",
     check,
-    needs_gpu=True,
     severity=Severity.INFO,
 )

@@ -17,6 +17,7 @@ from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, lost_time, split_window
 from tb_gpudiag.rules.shared.odd_recordings import capture_ns, capture_sentence, first_run_parts
 from tb_gpudiag.rules.shared.recording_advice import record_again
 from tb_gpudiag.vocabulary import levels
+from tb_gpudiag.wording.format import around
 from tb_gpudiag.wording.quantity import duration, number, ratio, share_of
 
 # From here on the warm-up takes so much of the window that the figures describe it instead of training.
@@ -120,12 +121,11 @@ def _first_run(facts: Facts, device: DeviceFacts) -> Finding:
     first_run_ns = device.ledger.by_cause(device.window)[Cause.INITIALIZATION]
     cold = share_of(first_run_ns, device.window.duration_ns, "of the recording")
     listed = ", ".join(map(" ".join, first_run_parts(facts)))
-    parts = f": {listed}" if listed else ""
     return Finding(
         title=f"First-run work takes {cold}",
         summary=(
-            f"The GPU was idle during work that happens once{parts}. Nothing here shows how fast the job is "
-            "in its steady state."
+            f"The GPU was idle during work that happens once{around(': ', listed)}. Nothing here shows "
+            "how fast the job is in its steady state."
         ),
         fix=record_again("Run a few steps before recording: increase wait and warmup in the schedule."),
         evidence=[Evidence("Idle during first-run work", duration(first_run_ns), (cold,))],

@@ -9,7 +9,7 @@ from tb_gpudiag.rules.answer import Evidence, Fix
 from tb_gpudiag.rules.rule import page_fixes
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.collective_kinds import FULLY_SHARDED
-from tb_gpudiag.wording.format import in_quotes, in_sentence, time_ns
+from tb_gpudiag.wording.format import around, in_quotes, in_sentence, time_ns
 from tb_gpudiag.wording.quantity import duration, share_of
 from tb_gpudiag.wording.vocabulary import EXPOSURE_REASONS, unit_text
 
@@ -72,12 +72,6 @@ def fix_of(units: Sequence[ExposedUnit]) -> Fix | None:
     return (_FIXES_OF_SHARDED if sharded else _FIXES).get(why)
 
 
-def waits_for_a_rank(units: Sequence[ExposedUnit]) -> bool:
-    """Whether most of the exposed time is in collectives that wait for another rank."""
-    waits_ns = sum(one.exposed_ns for one in units if one.why == "other_rank")
-    return 0 < waits_ns >= MOST * sum(one.exposed_ns for one in units)
-
-
 def by_reason(units: Sequence[ExposedUnit]) -> list[tuple[str, int]]:
     """Return the exposed time of each reason, most first."""
     total: dict[str, int] = {}
@@ -103,8 +97,8 @@ def most_exposed(units: Sequence[ExposedUnit]) -> str:
     if one is None or not one.exposed_ns or one.why == "unknown":
         return ""
     unit = unit_text(one.parallelism, one.unit, one.number, one.of)
-    named = f" of {in_quotes(unit, 60)}" if one.unit else f", {unit}" if unit else ""
-    of = f" ({one.parallelism})" if one.parallelism else ""
+    named = f" of {in_quotes(unit, 60)}" if one.unit else around(", ", unit)
+    of = around(" (", one.parallelism, ")")
     reason = in_sentence(EXPOSURE_REASONS[one.why].explanation)
     calls = f" in {one.calls:,} calls" if one.calls > 1 else ""
     kind = "collective" if one.kind == "other" else one.kind.replace("_", "-")

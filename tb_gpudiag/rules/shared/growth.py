@@ -89,8 +89,9 @@ class Growth:
 
     @cached_property
     def causes(self) -> list[Explained]:
-        nodes = [Explained(GRAPH, [])] if self.memory.nodes_per_step and not self.sites else []
-        return nodes or causes_of(self.sites, self.memory)
+        if self.memory.nodes_per_step and not self.sites:
+            return [Explained(GRAPH, [])]
+        return causes_of(self.sites, self.memory)
 
     @cached_property
     def graphs(self) -> list[GrowingSite]:
@@ -110,8 +111,7 @@ class Growth:
     @property
     def unseen_frames(self) -> list[Frame]:
         """Functions that were noted to hold what grows."""
-        holder = self.memory.noted_holder
-        return [frame for level in holder.frames for frame in level] if holder is not None else []
+        return [frame for level in self.memory.noted_holder.frames for frame in level]
 
     @property
     def least(self) -> float:
@@ -214,8 +214,7 @@ def _fills_deque(site: GrowingSite) -> bool:
 
 def _net(site: GrowingSite) -> float:
     """Share of what a site keeps by which tensors became more: the rest of them replaced others."""
-    noted = site.noted
-    return min(1.0, noted.high / noted.held) if noted is not None and noted.held else 1.0
+    return min(1.0, site.noted.high / site.noted.held) if site.noted.held else 1.0
 
 
 def _steady(growth: Growth) -> float:
@@ -226,7 +225,7 @@ def _steady(growth: Growth) -> float:
 
 
 def _is_limited(site: GrowingSite) -> bool:
-    return site.noted is not None and site.noted.holder is not None and site.noted.holder.limit > 0
+    return site.noted.holder.limit > 0
 
 
 _FILLS = "a cache that is still filling"

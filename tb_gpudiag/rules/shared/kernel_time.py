@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -16,7 +16,7 @@ from tb_gpudiag.facts.kernels.multiprocessors import exposed
 from tb_gpudiag.facts.kernels.roofline import OperatorTime
 from tb_gpudiag.facts.replay.replay import Removal, Shorter
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.rules.answer import Evidence, Finding, Fix, Place, Range, Removable
+from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, Place, Range, Removable, RuleAnswer
 from tb_gpudiag.rules.rule import Claimed
 from tb_gpudiag.rules.shared.lost_time import Where, longest, places
 from tb_gpudiag.rules.shared.roofline_evidence import operator_evidence, stated_peaks
@@ -152,6 +152,56 @@ class KernelTime:
     def ranges(self, chosen: Bool) -> list[Range]:
         """The longest stretches of the chosen kernels on the timeline."""
         return longest(self.kernels.union(chosen), self.device.id)
+
+
+@dataclass(frozen=True, eq=False)
+class KernelPart:
+    """Kernels that a rule is about. chosen: mask of them, shape (k,). free: their time that the finding costs
+    and claims."""
+
+    time: KernelTime
+    chosen: Bool
+    free: Intervals
+    claimed: Claimed
+
+    @property
+    def share(self) -> float:
+        return self.time.share(self.free.total)
+
+    def share_of(self, chosen: Bool) -> float:
+        """The same of other kernels."""
+        return self.time.share(self.time.free(chosen, self.claimed).total)
+
+    @property
+    def of_window(self) -> str:
+        return self.time.of_window(self.free.total)
+
+    @property
+    def where(self) -> Where:
+        return self.time.where(self.chosen, self.free)
+
+
+def of_kernels(choose: Callable[[KernelTime], Bool]) -> Callable[[Facts, Claimed], KernelPart]:
+    """Return the time of the kernels that a rule chooses, for speaks_from."""
+
+    def part(facts: Facts, claimed: Claimed) -> KernelPart:
+        time = KernelTime(facts)
+        chosen = choose(time)
+        return KernelPart(time, chosen, time.free(chosen, claimed), claimed)
+
+    return part
+
+
+def if_busy(find: Callable[[KernelPart], RuleAnswer]) -> Callable[[KernelPart], RuleAnswer]:
+    """Let a rule speak only where the GPU is busy for half of the time: faster kernels shorten no wait."""
+
+    def find_if_busy(part: KernelPart) -> RuleAnswer:
+        time = part.time
+        if time.share(time.busy_ns) >= levels.HALF:
+            return find(part)
+        return Clear(f"the GPU is busy {time.of_window(time.busy_ns)} of the step window: it waits, mostly")
+
+    return find_if_busy
 
 
 # An empty kernel takes 2 to 3 µs, one that fills the GPU needs some more to ramp up and drain, and one that

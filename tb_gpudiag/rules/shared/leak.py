@@ -34,7 +34,7 @@ from tb_gpudiag.rules.shared.leak_holder import filling_sentence, holders_of, pl
 from tb_gpudiag.rules.shared.lost_time import MOST_PLACES
 from tb_gpudiag.rules.shared.out_of_memory import is_large
 from tb_gpudiag.vocabulary.frames import Frame
-from tb_gpudiag.wording.format import count, in_quotes
+from tb_gpudiag.wording.format import around, count, in_quotes
 from tb_gpudiag.wording.quantity import Quantity, duration, number, share_of, size
 
 # Above the first, growth is called a leak; above the second, likely one. Below the last, it is none.
@@ -71,7 +71,7 @@ _TWICE = "Record twice as many steps: a leak goes on, and what is full, or dropp
 
 def look_for_leak(memories: list[DeviceMemory]) -> RuleAnswer:
     """Report the devices, at least one, whose memory likely grows for good."""
-    known = [growth for memory in memories if (growth := growth_of(memory)) is not None]
+    known = list(filter(None, map(growth_of, memories)))
     if not known:
         return _too_few_steps(memories)
     found = [_finding(growth) for growth in known if growth.probability >= LIKELY]
@@ -111,8 +111,8 @@ def _ends_the_job(growth: Growth) -> bool:
     """Whether memory ran out, or is full within the horizon, as far as steps show the rate."""
     if growth.probability < SURE:
         return False
-    of_steps = growth.trend.unit == "step" and growth.trend.steps >= FEWEST_STEPS
-    return growth.memory.ran_out or (of_steps and is_large(growth.memory, growth.per_unit))
+    fills = growth.trend.unit == "step" and is_large(growth.memory, growth.per_unit)
+    return growth.memory.ran_out or fills
 
 
 def _subject(memory: DeviceMemory) -> str:
@@ -126,10 +126,9 @@ def _rate(growth: Growth) -> str:
 def _finding(growth: Growth) -> Finding:
     memory, trend = growth.memory, growth.trend
     names = " and ".join(part.cause.name for part in growth.causes if part.cause.name)
-    named = f": {names}" if names else ""
     grows = "grows by" if growth.probability >= SURE else "likely leaks"
     return Finding(
-        title=f"{_subject(memory)} {grows} {_rate(growth)}{named}",
+        title=f"{_subject(memory)} {grows} {_rate(growth)}{around(': ', names)}",
         summary=" ".join(_summary(growth)),
         fix=_fix(growth.causes),
         cost_bytes=_grown_bytes(growth),
@@ -246,8 +245,8 @@ def _about(full: Quantity) -> str:
 
 def _kept_where(growth: Growth) -> str:
     """`what is allocated in FUNCTION (FILE, defined at line 7)`, as far as that is known."""
-    where = next(iter(_places(growth)), None)
-    if where is None or not where.function:
+    where = next(iter(_places(growth)), Place())
+    if not where.function:
         return "what is allocated"
     frame = Frame(where.file, where.line, where.function, where.line_kind)
     return f"what is allocated {frame.where}"

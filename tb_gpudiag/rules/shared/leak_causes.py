@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
+from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.frozen import dataclass
@@ -35,9 +35,6 @@ from tb_gpudiag.vocabulary.torch_frames import (
     RECURRENT,
     inner_part,
 )
-
-if TYPE_CHECKING:
-    from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 
 # A cause is named if it explains more than half of the growth.
 CAUSE_SHARE = 0.5
@@ -94,7 +91,7 @@ class GrowingSites:
     def share(self, sites: Iterable[GrowingSite]) -> float:
         """Return how much of the growth is theirs, 0 to 1."""
         whole = sum(site.per_unit for site in self.sites)
-        return sum(site.per_unit for site in sites) / whole if whole else 0.0
+        return sum(site.per_unit for site in sites) / max(1.0, whole)
 
     def main(self, sites: list[GrowingSite]) -> list[GrowingSite]:
         """These sites if the growth is mostly theirs, or else none."""
@@ -230,9 +227,7 @@ def _noted_graph(growth: GrowingSites) -> list[GrowingSite]:
 
 def _is_noted_in_graph(site: GrowingSite) -> bool:
     noted = site.noted
-    if noted is None:
-        return False
-    only = noted.holder is not None and noted.holder.in_graph >= GRAPH_SHARE
+    only = noted.holder.in_graph >= GRAPH_SHARE
     return only or noted.attached >= NOTED_SHARE or noted.held < NOTED_SHARE
 
 

@@ -25,7 +25,7 @@ def keeping_frame(part: Explained, *beside: Explained) -> Frame | None:
     """Return what keeps a leak, if the recording shows that: the function that fills a container or reaches
     what was noted to be held, the line of the loss that holds a graph, or what calls all that allocates, also
     what stays `beside` it."""
-    return next((frame for frame in _keepers(part, *beside) if frame is not None), None)
+    return next(filter(None, _keepers(part, *beside)), None)
 
 
 def _keepers(part: Explained, *beside: Explained) -> Iterator[Frame | None]:
@@ -45,7 +45,7 @@ def _noted_frame(sites: Iterable[GrowingSite]) -> Frame | None:
     held = dict[NotedHolder, dict[tuple[int, Frame], float]]()
     for site in sites:
         noted = site.noted
-        if noted is not None and noted.holder is not None and noted.keeper is not None:
+        if noted.keeper is not None:
             levels = held.setdefault(noted.holder, {})
             levels[noted.keeper] = levels.get(noted.keeper, 0.0) + site.per_unit
     nearest = dict[Frame, float]()
@@ -79,7 +79,7 @@ def _shared_place(sites: Sequence[GrowingSite]) -> Frame | None:
     kind = alike[0].frame.line_kind if alike[0].frame is not None else LineKind.UNKNOWN
     stacks = [_up_to_frame(site, kind) for site in sorted(alike, key=lambda site: -site.moment)]
     frames = (place_frame(line, kind) for line in reversed(_shared_lines(stacks, kind)))
-    return next((frame for frame in frames if frame is not None), None)
+    return next(filter(None, frames), None)
 
 
 def _shared_lines(stacks: list[list[str]], kind: LineKind) -> list[str]:

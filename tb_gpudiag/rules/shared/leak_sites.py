@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tb_gpudiag.facts.memory.phase import Phase
+from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.vocabulary.frames import LineKind
 from tb_gpudiag.vocabulary.operators import OWN_COPY, SAMPLES, SUMS_UP
 from tb_gpudiag.vocabulary.torch_frames import MODULE_FRAME
-
-if TYPE_CHECKING:
-    from tb_gpudiag.facts.memory.sites import GrowingSite
 
 # Metrics that jobs keep, such as values for a progress bar or a confusion matrix of 64 classes in 64 bits,
 # are no larger than this. Batches, predictions and states are.
@@ -35,7 +31,7 @@ NOTED_SHARE = 0.5
 
 def is_noted_leaf(site: GrowingSite) -> bool:
     """Whether it is noted to need gradients without a graph: it was made to be trained, not computed."""
-    return site.noted is not None and site.noted.leaf >= NOTED_SHARE
+    return site.noted.leaf >= NOTED_SHARE
 
 
 def may_be_metric(site: GrowingSite) -> bool:

@@ -4,7 +4,8 @@ job."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from collections.abc import Callable
+from typing import TypedDict
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, complement, expand, overlapping, union
 from tb_gpudiag.facts.core.ledger import TimeAccount
 from tb_gpudiag.facts.core.places import by_place
+from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.answer import Place, Range, Removable, place_at
@@ -21,9 +23,6 @@ from tb_gpudiag.rules.rule import NOTHING_CLAIMED, Claimed
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.torch_frames import HostTask
 from tb_gpudiag.wording.format import share
-
-if TYPE_CHECKING:
-    from tb_gpudiag.facts.facts import Facts
 
 # A page shows a handful. Longer lists go unread.
 MOST_PLACES = 5
@@ -116,7 +115,7 @@ class Lost:
 
     def share(self, nanoseconds: int) -> float:
         """Share of the step window, 0 to 1; 0 if the window is empty."""
-        return nanoseconds / self.window_ns if self.window_ns else 0.0
+        return nanoseconds / max(1, self.window_ns)
 
     def sentence(self, subject: str, nanoseconds: int) -> str:
         """Say for how long `subject`, such as "data loading", keeps the GPU idle; without a GPU, how long it
@@ -202,6 +201,37 @@ def lost_time(facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> Lost:
         launch=gaps.launch[gap],
         task=facts.host_work.tasks.of(ledger.event[segment]),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class LostPart:
+    """Lost time that a rule is about. chosen: mask of it, shape (s,)."""
+
+    facts: Facts
+    lost: Lost
+    chosen: Bool
+
+    @property
+    def cost_ns(self) -> int:
+        return self.lost.total_ns(self.chosen)
+
+    @property
+    def share(self) -> float:
+        return self.lost.share(self.cost_ns)
+
+    @property
+    def of_window(self) -> str:
+        return share(self.cost_ns, self.lost.window_ns)
+
+
+def of_lost_time(choose: Callable[[Lost], Bool]) -> Callable[[Facts, Claimed], LostPart]:
+    """Return the lost time that a rule chooses, for speaks_from."""
+
+    def part(facts: Facts, claimed: Claimed) -> LostPart:
+        lost = lost_time(facts, claimed)
+        return LostPart(facts, lost, choose(lost))
+
+    return part
 
 
 def unseen(lost: Lost, facts: Facts) -> Bool:

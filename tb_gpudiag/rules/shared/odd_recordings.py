@@ -4,20 +4,16 @@ without GPU activity, with kernels whose records the tracer lost, or from which 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, summed
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import clip, coverage
+from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.gpu_use import GpuUse
 from tb_gpudiag.rules.shared.lost_time import Lost, lost_time
 from tb_gpudiag.vocabulary import levels
-from tb_gpudiag.wording.format import count, in_quotes, share, time_ns
-
-if TYPE_CHECKING:
-    from tb_gpudiag.facts.facts import Facts
+from tb_gpudiag.wording.format import around, count, in_quotes, share, time_ns
 
 # Step times vary by 1 to 2% from run to run: less is not worth mentioning.
 LEAST_SHARE = levels.SLIGHT
@@ -188,7 +184,7 @@ def first_run_parts(facts: Facts) -> list[tuple[str, str]]:
 def first_run_sentence(facts: Facts) -> str:
     """Say that it is first-run work, and what it is."""
     parts = ", ".join(words for _, words in first_run_parts(facts))
-    return f"First-run work took most of the time{f', {parts}' if parts else ''}. {_AGAIN}"
+    return f"First-run work took most of the time{around(', ', parts)}. {_AGAIN}"
 
 
 _AGAIN = "Record again after a few warm-up steps."

@@ -37,9 +37,6 @@ GIANT_TIMES = 4
 # up, however well its parts are joined.
 FULL_SHARE = 0.95
 
-# The CUDA context, libraries and NCCL take about 1 to 2 GiB beside the allocator: a tenth of 16 GiB.
-OTHERS_SHARE = 0.1
-
 
 def whole_bytes(memory: DeviceMemory) -> int:
     """Return the capacity; if it is unknown, the peak, but at least USUAL_BYTES."""
@@ -93,7 +90,6 @@ class FailureCause(Enum):
     POOLS = "pools"  # CUDA graphs' private pools hold what is free
     BLOCKS = "blocks"  # a free block would fit, but belongs to another stream or pool
     LIMIT = "limit"  # the driver had enough: a limit, or another process
-    OTHERS = "others"  # most of the device is not this allocator's
     FRAGMENTED = "fragmented"  # enough is unused, but in parts
     TOO_LITTLE = "too little"
     UNKNOWN = "unknown"
@@ -110,7 +106,6 @@ def cause_of(memory: DeviceMemory, failure: Failure) -> FailureCause:
         (FailureCause.POOLS, unused >= requested and private >= requested),
         (FailureCause.BLOCKS, failure.largest_free_bytes >= requested),
         (FailureCause.LIMIT, driver >= max(requested, LEAST_SEGMENT_BYTES)),
-        (FailureCause.OTHERS, _is_taken_by_others(memory, failure)),
         (FailureCause.FRAGMENTED, driver + unused >= requested and not _is_full(memory, failure)),
         (FailureCause.TOO_LITTLE, failure.driver_free_bytes != NONE),
     )
@@ -137,15 +132,6 @@ def _is_full(memory: DeviceMemory, failure: Failure) -> bool:
     return capacity > 0 and failure.held.allocated_bytes + failure.requested_bytes > FULL_SHARE * capacity
 
 
-def _is_taken_by_others(memory: DeviceMemory, failure: Failure) -> bool:
-    """Whether a trace's device had far more than this allocator reserved. A snapshot knows no device."""
-    if failure.driver_free_bytes != NONE or not memory.capacity_bytes:
-        return False
-    reserved = failure.held.allocated_bytes + failure.unused_bytes
-    left = memory.capacity_bytes - reserved - failure.requested_bytes
-    return left >= OTHERS_SHARE * memory.capacity_bytes
-
-
 _WHY: Mapping[FailureCause, str] = {
     FailureCause.GIANT: "{giant} {shapes}",
     FailureCause.POOLS: (
@@ -158,10 +144,6 @@ _WHY: Mapping[FailureCause, str] = {
     FailureCause.LIMIT: (
         "The driver had enough: the process was limited, as torch.cuda.set_per_process_memory_fraction does, "
         "or another process took the memory at that moment."
-    ),
-    FailureCause.OTHERS: (
-        "This process had reserved only {reserved} of {capacity}: another process, or memory outside of "
-        "PyTorch's allocator, took the rest."
     ),
     FailureCause.FRAGMENTED: (
         "That is enough, but it is fragmented: no free block was large enough, and the allocator cannot "
@@ -180,7 +162,6 @@ def _why(memory: DeviceMemory, failure: Failure) -> str:
         giant=_giant(failure),
         shapes=request_sentence(failure),
         private=size(failure.holes.private_free_bytes),
-        reserved=size(failure.held.allocated_bytes + max(0, failure.unused_bytes)),
         capacity=size(memory.capacity_bytes),
         joined=_joined(memory, failure),
         holes=_holes(failure),
@@ -232,13 +213,13 @@ def _joined(memory: DeviceMemory, failure: Failure) -> str:
 def _held(failure: Failure) -> Iterator[str]:
     held = failure.held
     kind, most = max(held.kinds.items(), key=lambda one: one[1], default=(None, 0))
-    if kind is None or not most:
+    if kind is None:
         return
     of_all = share_of(most, held.allocated_bytes)
     yield f"{of_all} of the {size(held.allocated_bytes)} in use was {MEMORY_KINDS[kind.value].noun}."
-    largest = next((owner for owner in held.owners if owner.frame is not None), None)
-    if largest is not None and largest.frame is not None:
-        yield f"The largest allocation site, {largest.frame.where}, held {size(largest.bytes)}."
+    sites = [(owner.frame, owner.bytes) for owner in held.owners if owner.frame is not None]
+    for frame, most in sites[:1]:
+        yield f"The largest allocation site, {frame.where}, held {size(most)}."
 
 
 def out_of_memory_evidence(failure: Failure) -> Iterator[Evidence]:

@@ -110,7 +110,7 @@ class Shortage:
             own, frame = candidate(self.memory.allocations)
             held = int(self.memory.allocations.bytes[own].sum())
             fits = self.memory.fits_without(own) if held else None
-            if held >= (WORTH_SHARE if fits else MAIN_SHARE) * self.peak.allocated_bytes and held:
+            if held >= max(1, (WORTH_SHARE if fits else MAIN_SHARE) * self.peak.allocated_bytes):
                 found.append(Waste(name, held, frame, fits))
         return sorted(found, key=lambda waste: -waste.bytes)
 
@@ -239,7 +239,6 @@ _OF_CAUSE = {
     FailureCause.POOLS: "pool",
     FailureCause.BLOCKS: "pool",
     FailureCause.LIMIT: "others",
-    FailureCause.OTHERS: "others",
 }
 
 

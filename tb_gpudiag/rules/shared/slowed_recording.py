@@ -116,7 +116,7 @@ def host_likely_limits(facts: Facts) -> bool:
 
 def _busy_share(facts: Facts, window_ns: int) -> float:
     """The GPU's busy share of a step window of this length."""
-    return min(1.0, _busy_ns(facts) / window_ns) if window_ns else 0.0
+    return min(1.0, _busy_ns(facts) / max(1, window_ns))
 
 
 def _busy_ns(facts: Facts) -> int:

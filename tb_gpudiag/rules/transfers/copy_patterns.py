@@ -14,7 +14,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.facts.waiting.sync_sites import between_launches, operators_around
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Place, Removable, RuleAnswer
-from tb_gpudiag.rules.rule import NOTHING_CLAIMED, Claimed, Rule, page_fixes, with_claims
+from tb_gpudiag.rules.rule import NOTHING_CLAIMED, Claimed, GpuRule, page_fixes, with_claims
 from tb_gpudiag.rules.shared.copies import LEAST_BYTES, exposed_time, speed, waits_with
 from tb_gpudiag.rules.shared.lost_time import LONGEST_GAP_NS, host_time, longest, lost_time, places
 from tb_gpudiag.vocabulary import levels
@@ -42,8 +42,10 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     trips = _round_trips(facts, there, claimed)
     if trips is not None:
         claimed = with_claims(claimed, trips.claims)
-    found = [f for f in (trips, _tiny_copies(facts, there, claimed)) if f is not None]
-    return found or Clear("no tensor is copied to the host and back, and tiny copies cost next to nothing")
+    found = filter(None, (trips, _tiny_copies(facts, there, claimed)))
+    return list(found) or Clear(
+        "no tensor is copied to the host and back, and tiny copies cost next to nothing"
+    )
 
 
 def _round_trips(facts: Facts, there: Bool, claimed: Claimed) -> Finding | None:
@@ -158,4 +160,4 @@ def _places(facts: Facts, chosen: Int64) -> list[Place]:
     return places(facts.host, transfers.launch[chosen], transfers.in_call_ns[chosen], by_operator=True)
 
 
-RULE = Rule("GD303", "copy_patterns", "Avoidable copies", check, needs_gpu=True, error_share=levels.LARGE)
+RULE = GpuRule("GD303", "copy_patterns", "Avoidable copies", check, error_share=levels.LARGE)

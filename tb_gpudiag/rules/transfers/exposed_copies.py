@@ -9,7 +9,7 @@ from tb_gpudiag.facts.core.transfers import in_window
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Removable, RuleAnswer
-from tb_gpudiag.rules.rule import Claimed, Rule, page_fixes
+from tb_gpudiag.rules.rule import Claimed, GpuRule, page_fixes
 from tb_gpudiag.rules.shared.copies import beside, exposed_time, speed, waits_with
 from tb_gpudiag.rules.shared.lost_time import longest, places
 from tb_gpudiag.vocabulary import levels
@@ -66,4 +66,4 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     )
 
 
-RULE = Rule("GD304", "exposed_copies", "Exposed copies", check, needs_gpu=True, error_share=levels.LARGE)
+RULE = GpuRule("GD304", "exposed_copies", "Exposed copies", check, error_share=levels.LARGE)

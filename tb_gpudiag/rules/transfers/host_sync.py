@@ -27,7 +27,7 @@ from tb_gpudiag.rules.answer import (
     RuleAnswer,
     Severity,
 )
-from tb_gpudiag.rules.rule import Claimed, Rule, page_fixes
+from tb_gpudiag.rules.rule import Claimed, GpuRule, page_fixes
 from tb_gpudiag.rules.shared.copies import copy_from_pinned, waits_with
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES
 from tb_gpudiag.rules.shared.lost_time import LONGEST_GAP_NS, Lost, longest, lost_time, places
@@ -66,9 +66,7 @@ _KINDS = {
 }
 """Each kind of synchronization: what to call it, and its fix."""
 
-_ONCE = "Most of this follows a single one, and without steps nothing shows that it recurs."
-
-_OF_A_BENCHMARK = "A benchmark that times each call needs this wait: then nothing is wrong with it."
+_ONCE = " Most of this follows a single one, and without steps nothing shows that it recurs."
 
 # A fix does not read these values at all, or in one step of many.
 _READS = np.array([SyncKind.PRINT, SyncKind.CONDITION, SyncKind.ITEM], np.uint8)
@@ -76,10 +74,7 @@ _READS = np.array([SyncKind.PRINT, SyncKind.CONDITION, SyncKind.ITEM], np.uint8)
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find idle time after synchronizations, each at most as long as the host was blocked: without the
-    synchronization, the host would have been that much further ahead. Without GPU activity, reads of values
-    that took long are a hint."""
-    if facts.device is None:
-        return _unseen(facts)
+    synchronization, the host would have been that much further ahead."""
     device = facts.gpu
     lost = lost_time(facts, claimed)
     gaps = device.ledger.gaps
@@ -101,15 +96,11 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     tasks = facts.host_work.tasks.time_ns(lost.event, lost.drained_ns)
     removable = _removable(facts.host, facts.transfers, facts.host_time.blocking, calls)
     once = not len(facts.steps) and int(per_gap.max()) >= AT_ONCE * cost_ns
-    # Calls that are timed one by one are no steps, and nothing trains or serves.
-    no_job = not (facts.recorded.steps or facts.job.training or facts.job.server is not None)
-    timed = kinds[0].kind == SyncKind.DEVICE and no_job
-    doubt = _OF_A_BENCHMARK if timed else _ONCE if once else ""
     return Finding(
         title=f"Synchronizations leave the GPU idle {cost_share} of the time",
         summary=f"{count(len(drained), 'time')} in the step window, the host waits until the GPU has "
         "finished all queued work. The GPU is then idle until the host launches something new."
-        f" {doubt}".rstrip(),
+        + (_ONCE if once else ""),
         fix=_fix(kinds[0].kind, facts.job),
         cost_ns=cost_ns,
         evidence=[
@@ -128,13 +119,13 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         places=places(facts.host, calls, per_gap[drained], by_operator=True),
         ranges=longest(claim, device.id),
         claims={device.id: claim},
-        removable=replace(removable, least=Removal()) if doubt else removable,
-        severity=Severity.INFO.when(bool(doubt)),
-        sure=not doubt,
+        removable=replace(removable, least=Removal()) if once else removable,
+        severity=Severity.INFO.when(once),
+        sure=not once,
     )
 
 
-def _unseen(facts: Facts) -> RuleAnswer:
+def _unseen(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """The hint where the trace shows the host's side only, as on Apple's GPUs."""
     use, host, window_ns = facts.gpu_use, facts.host, facts.window.duration_ns
     if not len(use.held):
@@ -224,4 +215,6 @@ def _without(host: Host, spans: Intervals, waits: Int64) -> Removal:
     return Removal(spans, unblocked=tuple(waits.tolist()), dropped=tuple(calls_in(host, spans).tolist()))
 
 
-RULE = Rule("GD301", "host_sync", "Synchronizations", check, error_share=levels.LARGE, topic="sync")
+RULE = GpuRule(
+    "GD301", "host_sync", "Synchronizations", check, unseen=_unseen, error_share=levels.LARGE, topic="sync"
+)

@@ -9,11 +9,11 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool, Float64
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import merged, union
-from tb_gpudiag.facts.core.transfers import LEAST_FOR_SPEED, Transfers, in_window, pinned_rates
+from tb_gpudiag.facts.core.transfers import Transfers, in_window, pinned_rates
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal, Shorter
 from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, Removable, RuleAnswer, Severity
-from tb_gpudiag.rules.rule import Claimed, Rule, fix_code, page_fixes
+from tb_gpudiag.rules.rule import Claimed, GpuRule, fix_code
 from tb_gpudiag.rules.shared.copies import LEAST_BYTES, beside, copy_from_pinned, exposed_time, waits_with
 from tb_gpudiag.rules.shared.lost_time import longest, lost_time, places
 from tb_gpudiag.vocabulary import levels
@@ -21,7 +21,6 @@ from tb_gpudiag.wording.format import share
 from tb_gpudiag.wording.quantity import bandwidth, duration, number, size
 
 CODE = fix_code(__name__)
-FIXES = page_fixes(__name__)
 
 # The effect of a fix of less than this could not be measured (see host_sync.py).
 LEAST_SHARE = levels.MEASURABLE
@@ -29,10 +28,6 @@ LEAST_SHARE = levels.MEASURABLE
 # Without operators the trace does not show what the host does in long gaps: the copies may be a large part of
 # what the GPU does in a step, and a small one of a window that is mostly something else.
 LEAST_BUSY_SHARE = levels.SIZEABLE
-
-# In 20 public recordings, copies of 1 MiB and more from pageable memory reach 2.5 to 13 GB/s. Far below that
-# the driver waits for the memory itself: pages of a file or a swapped-out process have to be read first.
-SLOW_BYTES_PER_NS = 1
 
 
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
@@ -57,12 +52,9 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     copied = int(np.maximum(transfers.bytes[chosen], 0).sum())
     copying_ns = int((transfers.end_ns - transfers.start_ns)[chosen].sum())
     rate = (bandwidth(copied / copying_ns),) if copied and copying_ns else ()
-    slow_ns = _slow_ns(transfers, chosen)
-    # What the host makes in so much time is most likely what it then copies.
-    made = lost.total_ns(lost.making) >= cost_ns and transfers.to_device[chosen].all()
     directions = (("from", transfers.to_device), ("to", transfers.to_host))
     ways = " and ".join(way for way, some in directions if some[chosen].any()) or "within"
-    found = Finding(
+    return Finding(
         title=f"Copies {ways} pageable memory cost {cost_share} of the time"
         if not small
         else f"Copies {ways} pageable memory take {share(alone.total, busy_ns)} of the GPU's busy time",
@@ -70,7 +62,7 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         "through its own buffer, the call returns late, and nothing overlaps. From pinned memory, the same "
         "copy is faster and overlaps with computing.",
         fix=Fix(
-            f"{_MADE}pin{_PINNED}" if made else f"Pin{_PINNED}",
+            "Pin the host memory, and copy with non_blocking=True.",
             f"{copy_from_pinned(facts.job)}\n\n{CODE['to_host']}",
             "https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html",
         ),
@@ -86,31 +78,6 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
         claims={device.id: stretches},
         removable=_removable(facts, transfers, chosen),
         severity=Severity.INFO.when(small),
-    )
-    return _of_slow_memory(found, copied / copying_ns) if slow_ns >= levels.HALF * copying_ns > 0 else found
-
-
-_PINNED = " the host memory, and copy with non_blocking=True."
-_MADE = "Make tensors on the GPU, see GD102: these need no copy. For what is made elsewhere: "
-
-
-def _slow_ns(transfers: Transfers, chosen: Bool) -> int:
-    """How long large copies to the GPU take among these whose source is far slower than the link."""
-    length_ns = transfers.end_ns - transfers.start_ns
-    slow = chosen & transfers.to_device & (transfers.bytes >= LEAST_FOR_SPEED)
-    return int(length_ns[slow & (transfers.bytes < SLOW_BYTES_PER_NS * length_ns)].sum())
-
-
-def _of_slow_memory(found: Finding, bytes_per_ns: float) -> Finding:
-    """The finding where the host's memory holds up the copies: pinned buffers would be filled as slowly."""
-    return replace(
-        found,
-        title=found.title.replace("pageable memory", f"memory at {bandwidth(bytes_per_ns)}", 1),
-        summary="From pageable memory, large copies usually reach 2 to 13 GB/s. The driver waits for the "
-        "memory itself: weights of a memory-mapped file that are read from disk as they are copied, memory "
-        "that was swapped out, or a very slow link. Pinned memory would have to wait for the same.",
-        fix=FIXES["resident"],
-        removable=None,
     )
 
 
@@ -141,4 +108,4 @@ def _faster(transfers: Transfers, chosen: Bool, bytes_per_ns: Float64) -> Shorte
     return Shorter(transfers.event[known], np.maximum(0.0, 1 - left))
 
 
-RULE = Rule("GD302", "pageable_copies", "Pageable copies", check, needs_gpu=True, error_share=levels.LARGE)
+RULE = GpuRule("GD302", "pageable_copies", "Pageable copies", check, error_share=levels.LARGE)

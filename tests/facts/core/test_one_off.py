@@ -328,7 +328,7 @@ def test_files_that_starting_workers_open_are_no_batches(tmp_path: Path) -> None
     assert isinstance(INPUT.check(facts, {}), Clear)
 
 
-def test_the_thread_that_fetches_need_not_launch_most_and_a_first_batch_is_a_hint() -> None:
+def test_the_thread_that_fetches_need_not_launch_most() -> None:
     """In one training step, autograd's thread launches more than the one that calls backward."""
     trace = TraceBuilder()
     main, engine = trace.thread(), trace.thread()
@@ -341,4 +341,3 @@ def test_the_thread_that_fetches_need_not_launch_most_and_a_first_batch_is_a_hin
         thread.launch(f"gemm{i}", at=20 * MS + 50 * i, us=5, runs_at=21 * MS + i * 15 * MS, runs_us=15 * MS)
     facts = facts_of(trace)
     assert facts.loader_starts.fresh.size == 1
-    assert facts.only_first_batch

@@ -14,7 +14,7 @@ from tb_gpudiag.rules.savings import Predicted, with_saving
 from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.wording.quantity import duration, number
 from tests.builder import EPOCH_NS, CompileLogBuilder, HostThread, TraceBuilder
-from tests.rules.stage import cannot_tell, facts_of, figures, finding, findings, is_clear, one_gap, severity
+from tests.rules.stage import facts_of, figures, finding, findings, is_clear, one_gap, severity
 
 
 def _load_module(main: HostThread, at: float, us: float) -> None:
@@ -38,11 +38,6 @@ def test_fires_on_idle_under_every_kind_of_compilation(act: object, tmp_path: Pa
 
 def test_just_under_the_threshold_is_clear(tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(one_gap(_load_module, 19), tmp_path)))
-
-
-def test_cannot_tell_from_a_trace_without_activity(tmp_path: Path) -> None:
-    trace = TraceBuilder(devices=()).raw({"ph": "i", "name": "mark", "ts": 1.0, "pid": 0, "tid": 0})
-    assert cannot_tell(RULE.check(facts_of(trace, tmp_path)))
 
 
 def _recompiling(steps: dict[int, int | None], count: int = 6) -> TraceBuilder:

@@ -10,11 +10,9 @@ from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.doubts import corrected
 from tb_gpudiag.rules.idle.input_pipeline import CODE, RULE
 from tb_gpudiag.rules.run import run_rules
-from tb_gpudiag.rules.verdict import find_verdict
 from tb_gpudiag.wording.quantity import Quantity, duration, number, share_of
 from tests.builder import HostThread, TraceBuilder
 from tests.rules.stage import (
-    cannot_tell,
     facts_of,
     figures,
     finding,
@@ -212,11 +210,6 @@ def test_on_a_cpu_workers_share_the_cores(us: float, clear: bool, tmp_path: Path
         assert "only if CPU cores are free" in finding(answer).fix.text
 
 
-def test_cannot_tell_from_a_trace_without_activity(tmp_path: Path) -> None:
-    trace = TraceBuilder(devices=()).raw({"ph": "i", "name": "mark", "ts": 1.0, "pid": 0, "tid": 0})
-    assert cannot_tell(RULE.check(facts_of(trace, tmp_path)))
-
-
 def test_names_host_tasks_in_the_loader_and_tokenizing_has_its_own_fix(tmp_path: Path) -> None:
     def tokenize(main: HostThread, at: float, us: float) -> None:
         main.loader(at=at, us=us)
@@ -317,26 +310,6 @@ def test_a_new_iterator_in_each_step_of_a_cpu_is_no_matter_of_the_recording(tmp_
     assert found.severity > Severity.INFO
     assert found.finding.saving is not None
     assert "persistent_workers=True" in found.finding.fix.code
-
-
-def test_the_first_batches_of_one_step_limit_nothing(tmp_path: Path) -> None:
-    """A loop that fetches one batch ahead takes two before its first step, and copies one to the GPU."""
-    trace = TraceBuilder()
-    main = trace.thread()
-    main.op("aten::empty", at=0, us=3).op("aten::random_", at=4, us=3).op("aten::item", at=8, us=3)
-    main.loader(at=12, us=600, workers=4)
-    main.copy("HtoD", at=620, us=5, runs_at=627, runs_us=3, bytes=64)
-    main.loader(at=640, us=200, workers=4)
-    for i in range(50):
-        main.launch(f"gemm_{i}", at=850 + 2 * i, us=1, runs_at=860 + 10 * i, runs_us=10)
-    facts = facts_of(trace, tmp_path)
-    (found,) = run_rules(facts, [RULE]).findings
-    assert found.severity is Severity.INFO
-    assert found.finding.records_again
-    assert found.finding.saving is None
-    assert "one iterator" in found.finding.fix.text
-    verdict = find_verdict(facts)
-    assert (verdict.limiter, "once per epoch" in verdict.sentence) == ("unknown", True)
 
 
 @pytest.mark.parametrize(("stalls", "crowded"), [(5, True), (2, False)])

@@ -240,23 +240,6 @@ def test_on_a_cpu_loading_that_is_slow_as_operators_are_is_slow_by_chance(tmp_pa
         assert RULE.severity_of(finding(RULE.check(facts)), facts.window.duration_ns) is severity
 
 
-def test_a_loader_that_starts_in_a_slow_step_is_to_keep_its_workers(tmp_path: Path) -> None:
-    trace = TraceBuilder(devices=())
-    main = trace.thread()
-    at = 0.0
-    for step in range(6):
-        starts_us = 20_000 * (step == 3)
-        main.step(step, at=at, us=6_000 + starts_us)
-        if starts_us:
-            main.frame("torch/utils/data/dataloader.py(480): _get_iterator", at=at, us=starts_us)
-        main.loader(at=at + starts_us, us=100, workers=2)
-        main.op("aten::mm", at=at + starts_us + 200, us=5_000)
-        at += 6_000 + starts_us
-    found = finding(RULE.check(facts_of(trace, tmp_path)))
-    assert "keep its workers" in found.fix.text
-    assert "persistent_workers=True" in found.fix.code
-
-
 def test_compares_inferred_steps_if_none_were_recorded(tmp_path: Path) -> None:
     trace = TraceBuilder()
     main = trace.thread()

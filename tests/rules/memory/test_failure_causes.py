@@ -12,8 +12,7 @@ from tb_gpudiag.rules.answer import Finding
 from tb_gpudiag.rules.memory.memory_peak import RULE
 from tb_gpudiag.trace.read import read_trace
 from tests.builder import SnapshotBuilder
-from tests.rules.memory_stage import MIB, fail_allocation, job, only
-from tests.rules.stage import facts_of, figures
+from tests.rules.memory_stage import MIB, only
 from tests.wording.plain import plain
 
 TORCH = "/opt/lib/python3.11/site-packages/torch"
@@ -142,15 +141,6 @@ def test_retries_in_the_backward_pass_count(tmp_path: Path) -> None:
     snapshot.out_of_memory(2 << 30, at=200, device_free=1 << 30)
     found = found_in(snapshot, tmp_path)
     assert "freed its cache 11 times" in plain(found.summary)
-
-
-def test_most_of_the_device_taken_by_others_is_said(tmp_path: Path) -> None:
-    trace = job([0] * 5, reserved=64 * MIB, device_bytes=16 << 30)
-    fail_allocation(trace, 16 * MIB, at=450, reserved=64 * MIB)
-    found = only(RULE.check(facts_of(trace, tmp_path)))
-    assert "had reserved only 64 MiB of 16 GiB" in plain(found.summary)
-    assert "mem_get_info" in found.fix.code
-    assert "Requested" in figures(found)
 
 
 def test_hardly_any_room_is_not_fragmented(tmp_path: Path) -> None:

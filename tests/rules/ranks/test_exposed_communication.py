@@ -188,11 +188,6 @@ def test_the_verdict_says_that_a_rank_probably_waits(
     assert ("limits this job" in verdict.sentence) is not waits
 
 
-def test_collectives_that_mostly_wait_are_told_to_look_at_all_ranks(tmp_path: Path) -> None:
-    """Waiting is 40% of the exposed time, and the two collectives that wait are 70% of it."""
-    assert "gpudiag job" in _equal([300, 700, 700, 300], tmp_path).fix.text
-
-
 def test_before_torch_2_2_shapes_tell_which_messages_are_equal(tmp_path: Path) -> None:
     found = _equal([50, 600, 600, 600], tmp_path, shapes=[[[1024]], []])
     assert figures(found)["Longer than the shortest equal message"][0] == duration(3 * 550_000)
@@ -302,28 +297,3 @@ def test_collectives_of_a_replayed_graph_are_not_called_again(in_graph: bool, tm
             main.launch(name, at=STEP_AT + 10 * number, us=5, runs_at=runs_at, runs_us=us)
     code = finding(RULE.check(facts_of(trace, tmp_path))).fix.code
     assert ("async_op=True" in code) != in_graph
-
-
-@pytest.mark.parametrize(
-    ("exchanges", "overlapped"),
-    [
-        ("DCDCDCDC", False),  # one micro-batch
-        ("DDCCDDCC", False),  # two in turn, or one kernel sends and another one receives
-        ("DDDDCCCC", True),  # two in turn, and one kernel sends and another one receives
-    ],
-)
-def test_experts_whose_tokens_travel_meanwhile_are_overlapped(
-    exchanges: str, tmp_path: Path, *, overlapped: bool
-) -> None:
-    names = {
-        "D": "void deep_ep::internode_ll::dispatch<true>(void*)",
-        "C": "void deep_ep::internode_ll::combine<3>()",
-    }
-    trace, main = one_step()
-    for turn, kind in enumerate(exchanges):
-        at = STEP_AT + 100 * turn
-        main.launch("gemm", at=at, us=5, runs_at=at + 10, runs_us=70)
-        main.launch(names[kind], at=at + 10, us=5, runs_at=at + 80, runs_us=30)
-    found = finding(RULE.check(facts_of(trace, tmp_path)))
-    assert ("overlapped already" in found.fix.text) == overlapped
-    assert (found.severity == Severity.INFO) == overlapped

@@ -56,25 +56,6 @@ def test_the_fix_fits_the_kind_of_synchronization(tmp_path: Path) -> None:
     assert "elapsed_time" in finding(RULE.check(facts_of(one_gap(synchronize, 40), tmp_path / "2"))).fix.code
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"), [("aten::linear", True), ("autograd::engine::evaluate_function: MmBackward0", False)]
-)
-def test_a_benchmark_waits_for_each_call_that_it_times(name: str, hint: bool, tmp_path: Path) -> None:
-    trace = TraceBuilder()
-    main = trace.thread()
-    for at in range(0, 2_000, 200):
-        main.op(name, at=at, us=20)
-        main.launch("gemm", at=at + 5, us=5, runs_at=at + 12, runs_us=150)
-        main.sync("cudaDeviceSynchronize", at=at + 25, us=137)
-    facts = facts_of(trace, tmp_path)
-    found = finding(RULE.check(facts))
-    assert severity(RULE, found, facts) == (Severity.INFO if hint else Severity.ERROR)
-    assert ("benchmark" in found.summary) == hint
-    saving = with_saving(found, facts, predicted_of(facts)).saving
-    assert saving is not None
-    assert (saving.low_ns == 0) == hint
-
-
 def test_a_synchronization_costs_no_more_than_it_blocked_the_host(tmp_path: Path) -> None:
     # The host is blocked for 100 µs. Without the synchronization it would be 100 µs ahead, and the GPU idle
     # for 100 µs instead of 200.

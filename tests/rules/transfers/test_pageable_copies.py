@@ -58,47 +58,10 @@ def test_only_a_job_with_a_loader_is_told_to_let_it_pin(loader: bool, tmp_path: 
     assert ("DataLoader" in finding(RULE.check(facts_of(trace, tmp_path))).fix.code) == loader
 
 
-@pytest.mark.parametrize(("operator", "made"), [("aten::randn", True), ("aten::add", False)])
-def test_tensors_that_the_host_makes_need_no_copy_if_the_gpu_makes_them(
-    operator: str, made: bool, tmp_path: Path
-) -> None:
-    trace = TraceBuilder()
-    main = trace.thread()
-    main.step(0, at=100, us=1000)
-    main.launch("before", at=100, us=5, runs_at=100, runs_us=100)
-    main.op(operator, at=200, us=600)
-    main.op("aten::copy_", at=810, us=110)
-    main.copy("HtoD", at=812, us=105, runs_at=815, runs_us=100, bytes=8 * MIB)
-    main.launch("after", at=925, us=5, runs_at=932, runs_us=168)
-    fix = finding(RULE.check(facts_of(trace, tmp_path))).fix.text
-    assert fix.startswith("Make tensors on the GPU") == made
-    assert "non_blocking" in fix
-
-
 @pytest.mark.parametrize(("direction", "said"), [("HtoD", "from pageable"), ("DtoH", "to pageable")])
 def test_says_which_way_the_copies_go(direction: Direction, said: str, tmp_path: Path) -> None:
     found = finding(RULE.check(facts_of(_copying(200, direction=direction), tmp_path)))
     assert said in found.title
-
-
-@with_each(("mib", "slow"), [(0.1, False), (1.0, False), (2.0, True), (4.0, False)])
-def test_memory_that_is_read_as_it_is_copied_is_not_to_be_pinned(
-    mib: float, slow: bool, tmp_path: Path
-) -> None:
-    """A copy of 3 ms: of 2 MiB it reaches 0.7 GB/s, as from a mapped file; of 4 MiB 1.4 GB/s. One of a part
-    of a MiB says nothing about the memory, and neither does one of 1 MiB in a millisecond."""
-    took_us = 3_000.0 if mib > 1 else 1_000.0
-    trace = TraceBuilder()
-    main = trace.thread()
-    main.step(0, at=100, us=4_500)
-    main.launch("before", at=100, us=5, runs_at=100, runs_us=200)
-    main.op("aten::copy_", at=110, us=190 + took_us)
-    copied = round(mib * MIB)
-    main.copy("HtoD", at=115, us=185 + took_us, runs_at=300, runs_us=took_us, bytes=copied, pinned=False)
-    main.launch("after", at=300 + took_us, us=5, runs_at=306 + took_us, runs_us=4_294 - took_us)
-    found = finding(RULE.check(facts_of(trace, tmp_path)))
-    assert ("Read the weights into memory" in found.fix.text) is slow
-    assert (found.removable is None) is slow
 
 
 def test_a_call_and_the_copy_that_it_waits_for_are_saved_once(tmp_path: Path) -> None:
