@@ -55,7 +55,9 @@ class Host:
         computes = match(self.events, marks.MODULE) | match(self.events, operators.MULTIPLIES)
         communicates = match(self.events, operators.COLLECTIVE)
         trained = self.in_backward | self.engine_wait
-        return named_tasks(self.events, self.tree, of_libraries, trained, computes, communicates)
+        named, own = named_tasks(self.events, self.tree, of_libraries, trained, computes, communicates)
+        asks = self.tree.any_below(named == HostTask.SOCKET)  # a file that `makefile` made of one
+        return np.where(asks & (named == HostTask.FILE), np.int32(HostTask.SOCKET), named), own
 
     @property
     def own_task(self) -> Bool:

@@ -30,7 +30,12 @@ from tb_gpudiag.rules.shared.host_task_fixes import (
 )
 from tb_gpudiag.rules.shared.lost_time import NO_DEVICE, Lost, host_time, lost_time, places
 from tb_gpudiag.vocabulary import levels
-from tb_gpudiag.vocabulary.torch_frames import MULTI_PROCESS_ITERATOR, SINGLE_PROCESS_ITERATOR, HostTask
+from tb_gpudiag.vocabulary.torch_frames import (
+    MULTI_PROCESS_ITERATOR,
+    SINGLE_PROCESS_ITERATOR,
+    WAITS,
+    HostTask,
+)
 from tb_gpudiag.wording.format import around
 from tb_gpudiag.wording.quantity import duration, number
 
@@ -59,9 +64,11 @@ FEWEST_FRESH = 2
 # fix from this share of the waiting.
 MOSTLY = levels.HALF
 
-_WAITS = (HostTask.SOCKET, HostTask.LOCK, HostTask.FILE_LOCK, HostTask.PROCESS, HostTask.PROGRAM)
-_DECIDES = {True: (HostTask.TOKENIZING,), False: (HostTask.TOKENIZING, *_WAITS)}
-"""What decides on the fix where it is most of the time, by whether torch's loader loads."""
+_DECIDES = (
+    *(HostTask.TOKENIZING, HostTask.SOCKET, HostTask.LOCK, HostTask.FILE_LOCK),
+    *(HostTask.PROCESS, HostTask.PROGRAM),
+)
+"""What decides on the fix where it is most of the time."""
 
 _PARTS = {
     LoadPart.START: "Starting the loader",
@@ -105,14 +112,17 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
     fetched = facts.batches
     tasks = facts.host_work.tasks.time_ns(event, length_ns)
     kind, parts = loader_kind(facts.host), load_parts(facts.host, event, length_ns)
+    crowded = ""
+    if kind == MULTI_PROCESS_ITERATOR:  # the calls in which a thread waits for workers say nothing more
+        tasks = {task: ns for task, ns in tasks.items() if task not in WAITS}
+        crowded = oversubscribed_sentence(facts.host_work.interruptions)
     receiving = parts.get(LoadPart.RECEIVE, 0) > parts.get(LoadPart.WAIT, 0)
     starting = intersect(facts.loader_starts.again, lost.stretches(chosen))
     anew, least, of_new = 2 * starting.total >= max(1, cost_ns), None, ""
     if anew:  # nothing is loaded ahead of an iterator's first batch
         least = Removal()
         of_new = " Most of it is for new iterators: nothing is loaded ahead of a first batch."
-    crowded = oversubscribed_sentence(facts.host_work.interruptions) if kind == MULTI_PROCESS_ITERATOR else ""
-    mostly = [task for task in _DECIDES[bool(parts)] if tasks.get(task, 0) >= MOSTLY * cost_ns]
+    mostly = [task for task in _DECIDES if tasks.get(task, 0) >= MOSTLY * cost_ns]
     once_ns = int(length_ns[marked(facts.host_work.same_for_items, event)].sum())
     same = once_ns >= MOSTLY * cost_ns
     in_process = "loop" if length_ns[length_ns < SMALL_NS].sum() >= MOSTLY * cost_ns else "workers"
@@ -149,7 +159,7 @@ def _finding(facts: Facts, lost: Lost, chosen: Bool) -> Finding:
             *(
                 Evidence.of_cost(HOST_TASK_FIXES[task].label, ns, cost_ns)
                 for task, ns in tasks.items()
-                if ns >= levels.SIZEABLE * cost_ns and not (parts and HOST_TASK_FIXES[task].waits)
+                if ns >= levels.SIZEABLE * cost_ns
             ),
             *([Evidence.of_cost("With as many calls for each item", once_ns, cost_ns)] if same else []),
             *meanwhile_evidence(facts, lost, chosen),

@@ -10,7 +10,7 @@ from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.rules.answer import Finding
 from tb_gpudiag.rules.idle import host_bound, input_pipeline
 from tb_gpudiag.rules.verdict import find_verdict
-from tests.builder import TraceBuilder
+from tests.builder import HostThread, TraceBuilder
 from tests.rules.stage import facts_of, figures, finding, findings, is_clear
 from tests.with_each import with_each
 
@@ -193,3 +193,18 @@ def test_recorded_collections_are_no_part_of_what_they_interrupt(tmp_path: Path)
 def _meanwhile(found: Finding) -> list[str]:
     label = "Meanwhile, in the other thread: "
     return [name.removeprefix(label) for name in figures(found) if name.startswith(label)]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_items_that_wait_for_a_socket_are_asked_for_at_once_where_no_worker_waits_for_them(
+    workers: int, tmp_path: Path
+) -> None:
+    """The socket is read as a file, which `makefile` made of it."""
+    trace, waits = _waits("<built-in method read of _io.BufferedReader object at 0x7f09>", function="get")
+    main = HostThread(trace, trace.recording.host[0].thread)
+    for at in waits:
+        main.frame("<built-in method recv_into of socket object at 0x7f67>", at=at + 10, us=WAIT_US - 20)
+        main.loader(at=at - 1.5, us=WAIT_US + 6, workers=workers)
+    found = finding(input_pipeline.RULE.check(facts_of(trace, tmp_path)))
+    assert ("in one request" in found.fix.text) == (not workers)
+    assert ("Waiting for a socket" in figures(found)) == (not workers)
