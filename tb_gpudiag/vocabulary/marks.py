@@ -36,9 +36,9 @@ MODULE_PREFIX = "nn.Module: "
 MODULE = any_of(MODULE_PREFIX + ".*", flags=re.S)
 _MODULE_PARTS = lazy_re(MODULE_PREFIX + r"(.*?)(_\d+)?", re.S)
 
-# torch.optim marks its methods, such as `Optimizer.step#SGD.step`; Lightning its hooks.
-OPTIMIZER_STEP = any_of(r"Optimizer\.step#.*", r"\[pl\]\[.*optimizer_step.*", flags=re.S)
-ZERO_GRAD = any_of(r"Optimizer\.zero_grad#.*", r"\[pl\]\[.*optimizer_zero_grad.*", flags=re.S)
+# torch.optim marks its methods, such as `Optimizer.step#SGD.step`; Lightning its own, and hooks before them.
+OPTIMIZER_STEP = any_of(r"Optimizer\.step#.*", r"\[pl\]\[.*[\].]optimizer_step.*", flags=re.S)
+ZERO_GRAD = any_of(r"Optimizer\.zero_grad#.*", r"\[pl\]\[.*[\].]optimizer_zero_grad.*", flags=re.S)
 
 # DistributedDataParallel's mark around a forward pass.
 DDP_FORWARD = any_of(r"DistributedDataParallel\.forward")

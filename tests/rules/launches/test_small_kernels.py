@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tb_gpudiag.rules.all import RULES
-from tb_gpudiag.rules.answer import Severity
+from tb_gpudiag.rules.answer import CannotTell, Severity
 from tb_gpudiag.rules.launches import launch_bound
 from tb_gpudiag.rules.launches.small_kernels import RULE
 from tb_gpudiag.rules.run import run_rules
@@ -205,13 +205,14 @@ def _apple(
     us: float = 200,
     grouped: bool = False,
     backward: str = "mps_convolution_backward",
+    mark: str = "Optimizer.step#Adam.step",
 ) -> TraceBuilder:
     """Build a step on a GPU that is not recorded: 5 operators of the optimizer for each parameter."""
     trace = TraceBuilder(devices=())
     main = trace.thread()
     main.step(0, at=0, us=1000)
     main.op(f"aten::{backward}", at=1, us=5)
-    main.annotation("Optimizer.step#Adam.step", at=500, us=us)
+    main.annotation(mark, at=500, us=us)
     for operator in range(5 * parameters):
         at = 501 + operator * (us - 10) / (5 * parameters)
         main.op("aten::_foreach_mul_" if grouped else "aten::mul_", at=at, us=1.5)
@@ -244,6 +245,22 @@ def test_an_optimizer_on_the_cpu_is_a_hint_if_it_takes_a_fifth(
 @with_each("trace", [_apple(parameters=9), _apple(us=99), _apple(grouped=True)])
 def test_few_operators_little_time_and_foreach_are_clear(trace: TraceBuilder, tmp_path: Path) -> None:
     assert is_clear(RULE.check(facts_of(trace, tmp_path)))
+
+
+@with_each(
+    ("mark", "updates"),
+    [
+        ("[pl][profile][Strategy]DDPStrategy.optimizer_step", True),
+        ("[pl][profile]optimizer_step_0", True),
+        ("[pl][profile][Callback]Histograms.on_before_optimizer_step", False),
+        ("[pl][profile][LightningModule]Net.on_before_optimizer_step", False),
+    ],
+)
+def test_a_hook_of_lightning_before_the_optimizer_is_none(
+    mark: str, *, updates: bool, tmp_path: Path
+) -> None:
+    answer = RULE.check(facts_of(_apple(us=260, backward="convolution_backward", mark=mark), tmp_path))
+    assert isinstance(answer, CannotTell) != updates
 
 
 def test_an_optimizer_that_runs_the_backward_pass_itself_does_more_than_update(tmp_path: Path) -> None:
