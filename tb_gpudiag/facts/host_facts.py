@@ -153,13 +153,16 @@ class HostWork:
 
     @cached_property
     def table_gradients(self) -> Bool:
-        """Mask of the events in operators that make gradients of whole tables, shape (n,)."""
-        return self._host.tree.under(match(self._host.events, TABLE_GRADIENT))
+        """Mask of the events in operators that make gradients of whole tables, and in those of an optimizer
+        that go over the tables, shape (n,)."""
+        makes = match(self._host.events, TABLE_GRADIENT)
+        steps = self.optimizer_steps & done_again.whole_tables(self._host) & makes.any()
+        return self._host.tree.under(makes | steps)
 
     @cached_property
-    def never_cleared(self) -> Bool:
-        """Mask of events in backward passes; see `done_again.never_cleared`."""
-        return done_again.never_cleared(self._host, self._steps)
+    def used_by_none(self) -> Bool:
+        """Mask of events in backward passes; see `done_again.used_by_none`."""
+        return done_again.used_by_none(self._host, self._steps, self.optimizer_steps)
 
     @cached_property
     def on_tables(self) -> Bool:

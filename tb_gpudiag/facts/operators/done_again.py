@@ -5,7 +5,9 @@ values are equal, too; autograd's sequence numbers do.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from itertools import pairwise
 from math import prod
 
 import numpy as np
@@ -17,6 +19,7 @@ from tb_gpudiag.facts.core.matching import match
 from tb_gpudiag.facts.core.operator_inputs import MOST_ELEMENTS, tensor_shapes
 from tb_gpudiag.facts.core.recording import Steps
 from tb_gpudiag.frozen import dataclass
+from tb_gpudiag.trace.events import Events
 from tb_gpudiag.vocabulary import marks, operators
 from tb_gpudiag.vocabulary.recorded import Category
 from tb_gpudiag.vocabulary.torch_frames import BY_CHANCE, ZERO_GRAD_FRAME
@@ -65,12 +68,15 @@ def backward_again(host: Host) -> tuple[Bool, Bool]:
     return of_repeats, beyond
 
 
-def never_cleared(host: Host, steps: Steps) -> Bool:
-    """Mask of the events in nodes of autograd that lead only to gradients which no step clears, shape (n,).
+def used_by_none(host: Host, steps: Steps, optimizer: Bool) -> Bool:
+    """Mask of the events in nodes of autograd that lead only to gradients that no optimizer uses, shape (n,).
 
     In a step's only backward pass, a weight's gradient is new or is added to an older one. Where a pass does
-    both, the older ones are no optimizer's: those of a teacher, or of layers that are not trained. Autograd
-    numbers a model's nodes without a gap, so what is between them belongs to them.
+    both, the older ones are no optimizer's: those of a teacher, or of layers that are not trained. Nor are
+    those whose shapes no operator of an optimizer has, where it has those of others. Autograd numbers a
+    model's nodes without a gap, so what is between them belongs to them.
+
+    optimizer: mask of the events in an optimizer's own steps.
     """
     events, gathers = host.events, _adds_gradients(host)
     ran = host.backward_nodes[~match(events, operators.ACCUMULATES)[host.backward_nodes]]
@@ -78,7 +84,9 @@ def never_cleared(host: Host, steps: Steps) -> Bool:
     weights = np.flatnonzero(gathers)
     node = np.searchsorted(events.start_ns[nodes], events.start_ns[weights]) - 1
     weights, fed_by = weights[node >= 0], events.sequence[nodes[node[node >= 0]]]
-    older = host.tree.any_below(match(events, operators.ADDS))[weights]
+    known, taken = _by_shapes(events, np.unique(events.shapes[optimizer]))
+    left = known & ~taken & bool(taken.any())
+    older = host.tree.any_below(match(events, operators.ADDS))[weights] | left[events.shapes[weights]]
     # The forward pass is between two backward passes.
     forward = (events.sequence != NONE) & (events.forward_thread <= 0) & ~host.in_backward & ~gathers
     begins_ns = np.sort(events.start_ns[forward])
@@ -98,20 +106,38 @@ def never_cleared(host: Host, steps: Steps) -> Bool:
     return host.tree.under(mask_of(nodes[chosen], len(events)))
 
 
-def on_tables(host: Host) -> Bool:
-    """Mask of the events in operators that compute with all rows of a table of which others look rows up, and
-    in the nodes that autograd made of them, shape (n,)."""
+def _by_shapes(events: Events, indices: Int64) -> tuple[Bool, Bool]:
+    """Two masks of the distinct inputs, and of none at their end: whether they have a tensor, and whether all
+    that they have are of shapes which some of these inputs have."""
+    shapes = [[tuple(one) for one in tensor_shapes(text)] for text in events.input_shapes]
+    some = {one for index in indices[indices != NONE].tolist() for one in shapes[index]}
+    among = [bool(each) and some.issuperset(each) for each in shapes]
+    return np.array([*map(bool, shapes), False], np.bool_), np.array([*among, False], np.bool_)
+
+
+def whole_tables(host: Host) -> Bool:
+    """Mask of the events whose inputs are mostly a whole table, shape (n,): one of which others look up fewer
+    rows than it has, and which nothing multiplies."""
     events = host.events
-    shapes = [tensor_shapes(text) for text in events.input_shapes]
-    looks_up = match(events, operators.LOOKS_UP)
-    tables = [
-        one
-        for index in np.unique(events.shapes[looks_up & (events.shapes != NONE)])
-        for one in shapes[index][:1]
-    ]
-    whole = np.array([any(one in tables for one in each) for each in shapes], np.bool_)
-    made = marked(whole, events.shapes) & (events.sequence != NONE) & ~host.in_backward
-    made &= ~(looks_up | match(events, operators.MULTIPLIES) | match(events, operators.COMPUTES_NOTHING))
+    shapes = [[tuple(one) for one in tensor_shapes(text)] for text in events.input_shapes]
+
+    def given_to(names: re.Pattern[str]) -> list[list[tuple[int, ...]]]:
+        index = np.unique(events.shapes[match(events, names) & (events.shapes != NONE)])
+        return [shapes[each] for each in index.tolist()]
+
+    looked_up = (pairwise(each[:2]) for each in given_to(operators.LOOKS_UP))
+    of_few = [table for pairs in looked_up for table, rows in pairs if prod(rows) < table[0]]
+    tables = set(of_few).difference(*given_to(operators.MULTIPLIES))
+    mostly = [2 * sum(map(prod, tables.intersection(each))) > sum(map(prod, {*each})) for each in shapes]
+    return marked(np.array(mostly, np.bool_), events.shapes)
+
+
+def on_tables(host: Host) -> Bool:
+    """Mask of the events in operators of the model that compute with a whole table, as dropout on its weight
+    does, and in the nodes that autograd made of them, shape (n,)."""
+    events = host.events
+    made = whole_tables(host) & (events.sequence != NONE) & ~host.in_backward
+    made &= ~(match(events, operators.LOOKS_UP) | match(events, operators.COMPUTES_NOTHING))
     return host.tree.under(made) | marked(made, host.forward)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from tb_gpudiag.arrays import Bool, marked
 from tb_gpudiag.facts.core.places import by_inputs, by_operator
@@ -57,7 +56,9 @@ def _general(facts: Facts, lost: Lost, spent: CpuTime) -> Finding:
     of_all = by_operator(facts.host, lost.event[chosen], lost.length_ns[chosen])
     multiplying_ns = sum(ns for name, ns in of_all if MULTIPLIES.fullmatch(name))
     multiplies = multiplying_ns >= levels.HALF * spent.computing_ns
-    largest = by_operator(facts.host, called[chosen], lost.length_ns[chosen])[:MOST_OPERATORS]
+    # GD202 says what makes an optimizer cheaper.
+    others = chosen & ~marked(facts.host_work.optimizer_steps, lost.event)
+    largest = by_operator(facts.host, called[others], lost.length_ns[others])[:MOST_OPERATORS]
     get_a_gpu = "Run the model on a GPU if there is one."
     if facts.gpu_use.error:
         get_a_gpu = f"If this machine has a GPU, update its driver: {gpu_error(facts.gpu_use)}."
@@ -74,7 +75,7 @@ def _general(facts: Facts, lost: Lost, spent: CpuTime) -> Finding:
         code = CODE["device"].replace(_COMPILE, "") if compiled else CODE["device"]
     longest = [
         f"{in_quotes(name)} of {tensors(inputs)} takes {share(ns, lost.window_ns)}."
-        for name, inputs, ns in by_inputs(facts.host, called[chosen], lost.length_ns[chosen])[:1]
+        for name, inputs, ns in by_inputs(facts.host, called[others], lost.length_ns[others])[:1]
         if ns >= levels.SIZEABLE * lost.window_ns
     ]
     text = " ".join([*longest, *(ways or any_job)])
@@ -96,7 +97,7 @@ def _general(facts: Facts, lost: Lost, spent: CpuTime) -> Finding:
         "cheaper or fewer operators make the job faster.",
         fix=Fix(text, code, "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"),
         evidence=evidence,
-        places=places(facts.host, called[chosen], lost.length_ns[chosen], by_operator=True),
+        places=places(facts.host, called[others], lost.length_ns[others], by_operator=True),
         ranges=lost.ranges(chosen),
         leads=multiplies and spent.computing_ns >= MOST * lost.window_ns,
     )
@@ -123,8 +124,8 @@ _AVOIDABLE: dict[str, tuple[Callable[[HostWork], Bool], str, str]] = {
     ),
     "sparse": (
         lambda work: work.table_gradients & ~work.on_tables,
-        "Making gradients of a whole table",
-        "They are zeros for all rows that a step does not use. The optimizer goes over all rows, too.",
+        "Making and using gradients of a whole table",
+        "They are zeros for all rows that a step does not use, and the optimizer goes over all rows, too.",
     ),
     "one_backward": (
         lambda work: work.backward_again[0],
@@ -138,10 +139,10 @@ _AVOIDABLE: dict[str, tuple[Callable[[HostWork], Bool], str, str]] = {
         "A later pass goes over the same forward pass for another optimizer, after gradients were cleared.",
     ),
     "no_grad": (
-        lambda work: work.never_cleared,
-        "Going backward for gradients that no step clears",
-        "In each step, the gradients of some weights are new, and those of others are added to what earlier "
-        "steps left: no optimizer has these weights, as of a teacher that runs with gradients.",
+        lambda work: work.used_by_none,
+        "Going backward for gradients that no optimizer uses",
+        "The gradients of some weights are added to what earlier steps left, or no operator of an optimizer "
+        "has their shapes: no optimizer has these weights, as of a frozen model that runs with gradients.",
     ),
     "buffer": (
         lambda work: work.makes_again,
@@ -157,7 +158,6 @@ def _avoidable(fix: str, facts: Facts, lost: Lost) -> Finding:
     """The finding on avoidable work, whatever it takes."""
     work, (of, subject, summary) = facts.host_work, _AVOIDABLE[fix]
     own = marked(of(work), lost.event)
-    freed = marked(work.optimizer_steps, lost.event) & (fix == "sparse")
     where = lost.where(facts.host, own, by_operator=True)
     if fix in {"one_backward", "detach"}:
         where["places"] = [*places(facts.host, *work.backward_calls), *where["places"]]
@@ -167,9 +167,7 @@ def _avoidable(fix: str, facts: Facts, lost: Lost) -> Finding:
         fix=FIXES[fix],
         evidence=[Evidence.of_window(subject, where["cost_ns"], lost.window_ns)],
         **where,
-        removable=replace(
-            removing(lost.stretches(own | freed)), beyond="the optimizer goes over few rows, too"
-        ),
+        removable=removing(lost.stretches(own)),
         severity=Severity.WARNING,
     )
 
