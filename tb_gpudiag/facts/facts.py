@@ -60,7 +60,7 @@ from tb_gpudiag.facts.waiting.gpu_use import GpuUse, find_gpu_use
 from tb_gpudiag.facts.waiting.host_lead import HostLead, find_host_lead
 from tb_gpudiag.facts.waiting.job_kind import job_kind
 from tb_gpudiag.facts.waiting.loading import batches
-from tb_gpudiag.facts.waiting.overhead import LEAST, LIKELY, LIKELY_ON_CPU, MOST
+from tb_gpudiag.facts.waiting.overhead import LEAST, LIKELY, LIKELY_ON_CPU, MOST, EventCosts
 from tb_gpudiag.facts.waiting.stream_waits import stream_waits
 from tb_gpudiag.step_time import StepTime, step_time
 from tb_gpudiag.trace.events import Trace
@@ -384,7 +384,12 @@ class Facts:
 
     def without_recorder(self, time: Intervals) -> float:
         """How long these stretches of a CPU's main thread take without the recorder, as a share."""
-        return 1 - self.host_work.recorder_cost.spent_ns(time, LIKELY_ON_CPU) / max(1, time.total)
+        return 1 - self.host_work.recorder_cost.spent_ns(time, self.likely_on_cpu) / max(1, time.total)
+
+    @property
+    def likely_on_cpu(self) -> EventCosts:
+        """What recording an event most likely costs a job without a GPU."""
+        return LIKELY_ON_CPU[self.recorded.shapes]
 
     @cached_property
     def captured(self) -> CapturedGraphs | None:

@@ -12,7 +12,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Replay
 from tb_gpudiag.facts.replay.unslowed import Unslowed
 from tb_gpudiag.facts.waiting.host_lead import HostLead
-from tb_gpudiag.facts.waiting.overhead import LEAST, LIKELY, LIKELY_ON_CPU, MOST
+from tb_gpudiag.facts.waiting.overhead import LEAST, LIKELY, MOST
 from tb_gpudiag.rules.answer import Evidence, Finding, Fix, Severity
 from tb_gpudiag.rules.rule import AnyRule
 from tb_gpudiag.rules.shared.lost_time import COMPUTE_SHARE
@@ -208,7 +208,7 @@ def without_recorder(found: Finding, rule: AnyRule, facts: Facts) -> Finding:
     cost, time, window_ns = facts.host_work.recorder_cost, found.slowed.time, facts.window.duration_ns
     on_gpu = facts.device is not None
     # Without a GPU, the time is the main thread's own.
-    spent, likely = (cost.delayed_ns, LIKELY) if on_gpu else (cost.spent_ns, LIKELY_ON_CPU)
+    spent, likely = (cost.delayed_ns, LIKELY) if on_gpu else (cost.spent_ns, facts.likely_on_cpu)
     all_ns = np.minimum.accumulate([spent(time, MOST), spent(time, likely), cost.spent_ns(time, LEAST)])
     if trusted_replay(facts) is not None:
         # The whole window is not shorter than the replay without the recorder.
