@@ -10,20 +10,21 @@ from tb_gpudiag.arrays import Float64, Int64
 
 
 class StepTime(NamedTuple):
-    """Median and quartiles of whole steps, in their unit; zeros without steps."""
+    """Median, quartiles and mean of whole steps, in their unit; zeros without steps."""
 
     median: float
     low: float
     high: float
+    mean: float
 
 
 def step_time(lengths: Int64 | Float64 | list[float]) -> StepTime:
     """Return how long a step takes, from the lengths of the steps in the step window.
 
-    It is the median: an evaluation in one step of twenty does not change how long a step takes. A mean is
-    used only where parts must add up to it, and is called so.
+    It is the median: an evaluation in one step of twenty does not change how long a step takes. The mean is
+    for parts that must add up to it, such as what a fix of that evaluation gives back, and is called so.
     """
     if not len(lengths):
-        return StepTime(0.0, 0.0, 0.0)
+        return StepTime(0.0, 0.0, 0.0, 0.0)
     low, median, high = np.quantile(lengths, [0.25, 0.5, 0.75]).tolist()
-    return StepTime(median, low, high)
+    return StepTime(median, low, high, float(np.mean(lengths)))

@@ -119,10 +119,11 @@ class StepTime(_message.Message):
     high_us: float
     steps: int
     inferred: bool
+    mean_us: float
     unprofiled_us: float
     unprofiled_least_us: float
     unprofiled_most_us: float
-    def __init__(self, median_us: _Optional[float] = ..., low_us: _Optional[float] = ..., high_us: _Optional[float] = ..., steps: _Optional[int] = ..., inferred: bool = ..., unprofiled_us: _Optional[float] = ..., unprofiled_least_us: _Optional[float] = ..., unprofiled_most_us: _Optional[float] = ...) -> None: ...
+    def __init__(self, median_us: _Optional[float] = ..., low_us: _Optional[float] = ..., high_us: _Optional[float] = ..., steps: _Optional[int] = ..., inferred: bool = ..., mean_us: _Optional[float] = ..., unprofiled_us: _Optional[float] = ..., unprofiled_least_us: _Optional[float] = ..., unprofiled_most_us: _Optional[float] = ...) -> None: ...
 
 class TraceInfo(_message.Message):
     class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):

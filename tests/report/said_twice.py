@@ -207,6 +207,8 @@ def _steps(report: pb.Report) -> Iterator[str]:
             yield f"steps of {sum(lengths)} us in a window of {device.window_us} us"
         if len(lengths) != step.steps or abs(median(lengths) - step.median_us) > EXACT_US:
             yield f"{len(lengths)} steps of {median(lengths)} us, or {step.steps} of {step.median_us} us"
+        if abs(sum(lengths) - step.steps * step.mean_us) > EXACT_US * step.steps:
+            yield f"steps of {sum(lengths)} us in all, or {step.steps} of {step.mean_us} us on average"
     if step.inferred and abs(report.inferred_steps.median_us - step.median_us) > EXACT_US:
         yield f"an inferred step takes {report.inferred_steps.median_us} us, or {step.median_us} us"
     for finding in report.findings:
@@ -242,7 +244,7 @@ def _against_window(saving: pb.Saving, report: pb.Report) -> Iterator[str]:
     low_us, high_us = saving.low_us, saving.high_us
     if plan.per_step:
         low_us, high_us = saving.low_per_step_us, saving.high_per_step_us
-        steps = window_us(report) / report.step_time.median_us
+        steps = report.step_time.steps
         if abs(saving.high_us - steps * high_us) > EXACT_US * steps:
             yield f"saves {saving.high_us} us, or {high_us} us in {steps} steps"
     if high_us > whole_us + EXACT_US:
@@ -257,8 +259,8 @@ def _plan(report: pb.Report) -> Iterator[str]:
     if not plan.fixes:
         return
     whole_us = left_us = _whole_us(report)
-    if whole_us > (report.step_time.median_us if plan.per_step else window_us(report)) + EXACT_US:
-        yield f"the plan is of {whole_us} us, and the step takes {report.step_time.median_us} us"
+    if whole_us > (report.step_time.mean_us if plan.per_step else window_us(report)) + EXACT_US:
+        yield f"the plan is of {whole_us} us, and the mean step takes {report.step_time.mean_us} us"
     if (saved_us := sum(fix.saving_us for fix in plan.fixes)) > whole_us + EXACT_US:
         yield f"the plan saves {saved_us} us of {whole_us} us"
     for fix in plan.fixes:

@@ -205,7 +205,9 @@ export interface StepTime {
   steps: number;
   /** the job marked no steps: see InferredSteps */
   inferred: boolean;
-  /** the median without the profiler, estimated: savings are shares of it */
+  /** the same as the median for a job of ranks */
+  mean_us: number;
+  /** the mean without the profiler, estimated: savings are shares of it */
   unprofiled_us: number;
   /** the same if recording an event takes long; 0 for a job of ranks */
   unprofiled_least_us: number;

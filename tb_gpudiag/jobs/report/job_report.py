@@ -101,7 +101,9 @@ def build_job_report(
         timeline=rank_timeline(facts),
         tables=job_tables(facts),
         pipeline=pipeline_message(facts),
-        step_time=pb.StepTime(median_us=us(step_ns), unprofiled_us=us(step_ns * facts.unprofiled_share)),
+        step_time=pb.StepTime(
+            median_us=us(step_ns), mean_us=us(step_ns), unprofiled_us=us(step_ns * facts.unprofiled_share)
+        ),
     )
 
 

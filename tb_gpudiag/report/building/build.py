@@ -111,7 +111,7 @@ def _essentials(facts: Facts, file: TraceFile, outcome: Outcome) -> pb.Report:
 
 def _whole(facts: Facts) -> Whole:
     """What savings are shares of."""
-    return Whole(facts.window.duration_ns, facts.step_time.median, facts.unprofiled_share)
+    return Whole(facts.window.duration_ns, facts.step_time.mean, facts.unprofiled_share)
 
 
 def _verdict(verdict: Verdict) -> pb.Verdict:

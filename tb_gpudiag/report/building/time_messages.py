@@ -76,13 +76,14 @@ def step_time_message(
     least, most likely, and at most."""
     if not steps:
         return None
-    least_us, likely_us, most_us = (us(found.median * share) for share in unprofiled_shares)
+    least_us, likely_us, most_us = (us(found.mean * share) for share in unprofiled_shares)
     return pb.StepTime(
         median_us=us(found.median),
         low_us=us(found.low),
         high_us=us(found.high),
         steps=steps,
         inferred=not marked,
+        mean_us=us(found.mean),
         unprofiled_us=likely_us,
         unprofiled_least_us=least_us,
         unprofiled_most_us=most_us,

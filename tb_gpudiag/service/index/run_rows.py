@@ -38,7 +38,7 @@ def run_row(digest: Digest) -> pb.RunRow:
         step_us=round(step.median) / 1_000,
         low_step_us=round(step.low) / 1_000,
         high_step_us=round(step.high) / 1_000,
-        unprofiled_step_us=round(step.median * about.unprofiled_share) / 1_000,
+        unprofiled_step_us=round(step.mean * about.unprofiled_share) / 1_000,
         busy_share=about.busy_share,
         account=_account(digest) * (about.kind == "trace"),  # the others have no times
         limiter=about.limiter,

@@ -24,6 +24,7 @@ const job: JobReport = {
   ...{ world_size: 3, ranks: [rankOf(0, 800), rankOf(1, 0)], missing_ranks: [2], missing: 1 },
   step_time: {
     median_us: 16100,
+    mean_us: 16100,
     low_us: 0,
     high_us: 0,
     steps: 0,

@@ -4,6 +4,7 @@ import { stepText } from "./stepText";
 
 const step = {
   median_us: 20_000,
+  mean_us: 20_000,
   unprofiled_us: 8_000,
   unprofiled_least_us: 5_000,
   unprofiled_most_us: 12_000,
@@ -20,6 +21,10 @@ describe("stepText", () => {
     expect(text({ unprofiled_least_us: 0, unprofiled_most_us: 0 })).toBe(
       "20 ms, about 8 ms without the profiler",
     );
+  });
+
+  it("says the mean where one of few steps is longer: savings are shares of it", () => {
+    expect(text({ mean_us: 30_000, unprofiled_us: 29_000 })).toBe("20 ms (mean 30 ms)");
   });
 
   it("says the recorded step alone where the profiler takes nothing worth a word", () => {
