@@ -5,16 +5,16 @@ facts only, and gives one of the answers of answer.py.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from functools import lru_cache
 from importlib import resources
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar
 
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, merged
 from tb_gpudiag.frozen import dataclass
-from tb_gpudiag.rules.answer import Clear, Finding, Fix, RuleAnswer, Severity
-from tb_gpudiag.rules.shared.recording_advice import no_gpu
+from tb_gpudiag.rules.answer import CannotTell, Clear, Finding, Fix, RuleAnswer, Severity
+from tb_gpudiag.rules.shared.recording_advice import gpu_memory_not_recorded, no_gpu
 from tb_gpudiag.vocabulary.patterns import lazy_re
 from tb_gpudiag.vocabulary.recorded import FileKind
 
@@ -72,6 +72,15 @@ Time that earlier findings claimed is not lost time anymore: a rule's threshold,
 the rest, so that no nanosecond is claimed twice.
 """
 
+
+class Need(NamedTuple):
+    """What a rule cannot do without: whether it is there, and what to say where it is not."""
+
+    there: Callable[[Facts], object]
+    lack: Callable[[Facts], CannotTell]
+
+
+GPU_MEMORY = Need(lambda facts: facts.gpu_memory, gpu_memory_not_recorded)
 
 P = TypeVar("P", bound="Part")
 
@@ -158,19 +167,24 @@ class AnyRule:
 class Rule(AnyRule):
     """A rule on one trace.
 
-    about: the kinds of files that it applies to. look: its check. on_cpu, unseen: another one, for jobs that
-    compute on a CPU, and for those on a GPU whose work the trace lacks; None if that is the same.
+    about: the kinds of files that it applies to. look: its check, which is asked where its needs are there.
+    on_cpu, unseen: another one, for jobs that compute on a CPU, and for those on a GPU whose work the trace
+    lacks; None if that is the same.
     """
 
     look: Check
     about: frozenset[FileKind] = field(default=TRACES, kw_only=True)
+    needs: Sequence[Need] = field(default=(), kw_only=True)
     on_cpu: Check | None = field(default=None, kw_only=True)
     unseen: Check | None = field(default=None, kw_only=True)
 
     def check(self, facts: Facts, claimed: Claimed = NOTHING_CLAIMED) -> RuleAnswer:
         """Answer by the facts, or say what the trace lacks."""
-        others = {"cpu": self.on_cpu, "unseen": self.unseen}
-        return (others.get(facts.computes_on) or self.look)(facts, claimed)
+        other = {"cpu": self.on_cpu, "unseen": self.unseen}.get(facts.computes_on)
+        if other is not None:
+            return other(facts, claimed)
+        lacks = (need.lack(facts) for need in self.needs if not need.there(facts))
+        return next(lacks, None) or self.look(facts, claimed)
 
     @property
     def package(self) -> str:

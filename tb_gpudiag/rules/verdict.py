@@ -107,10 +107,7 @@ def _without_memory(facts: Facts, ranked: Sequence[AnyRule]) -> Verdict:
     if facts.device is None:
         return Verdict(*cpu_verdict(facts, lost, lost.total_ns(hidden)), 0.0)
     judged = Judged(
-        facts,
-        _parts(facts, facts.device, lost),
-        lost.total_ns(hidden),
-        own_range(lost, facts.host, hidden),
+        facts, _parts(facts, facts.device, lost), lost.total_ns(hidden), own_range(lost, facts.host, hidden)
     )
     return _gpu(judged, ranked)
 

@@ -32,7 +32,6 @@ FEWEST_LAUNCHES = 10
 # that was not recorded. Waits for an idle GPU return within about 20 us.
 UNRECORDED_NS = 1_000_000
 
-
 # A launch call takes 3-20 us. On an idle GPU, a first launch of a kernel that takes a hundred times that
 # loads the kernel's module: CUDA loads lazily from 11.7 on.
 LOADING_CALL_NS = 1_000_000

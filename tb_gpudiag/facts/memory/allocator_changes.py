@@ -9,11 +9,7 @@ import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, Int64
 from tb_gpudiag.facts.core.intervals import groups, numbered
-from tb_gpudiag.facts.memory.caching_allocator import (
-    SMALL_SEGMENT,
-    CachingAllocator,
-    DoesNotFit,
-)
+from tb_gpudiag.facts.memory.caching_allocator import SMALL_SEGMENT, CachingAllocator, DoesNotFit
 from tb_gpudiag.facts.memory.memory_kinds import Allocations
 from tb_gpudiag.trace.events import Segments
 from tb_gpudiag.vocabulary.recorded import MemoryAction, allocated_bytes

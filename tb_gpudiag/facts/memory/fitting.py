@@ -20,10 +20,7 @@ from tb_gpudiag.facts.memory.allocator_changes import (
     owners_of,
     start_of,
 )
-from tb_gpudiag.facts.memory.caching_allocator import (
-    ENDLESS,
-    DoesNotFit,
-)
+from tb_gpudiag.facts.memory.caching_allocator import ENDLESS, DoesNotFit
 from tb_gpudiag.facts.memory.memory_kinds import Allocations
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.trace.events import Segments

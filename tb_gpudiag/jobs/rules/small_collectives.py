@@ -32,7 +32,6 @@ BETWEEN_SHARE = levels.SIZEABLE
 # FSDP gathers a unit twice in a step and reduces it once. Norms and heads are a few small units of a model.
 LEAST_OF_UNITS = 3 * LEAST_IN_A_ROW
 
-
 # Their kinds: the messages of one tensor, and the same kinds are sent for many tensors together.
 _JOINABLE = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
 

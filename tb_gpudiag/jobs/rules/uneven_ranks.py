@@ -334,6 +334,6 @@ def _work(ranks: Lateness, members: Int64, *, always: bool) -> _Work:
     more = explains if by_inputs else sizes >= OTHER_WORK
     if more:
         return "more"
-    if slower >= SLOWER and (by_inputs or sizes < OTHER_WORK):
+    if slower >= SLOWER:
         return "slower"
     return "more" if sizes >= OTHER_WORK and not always else ""

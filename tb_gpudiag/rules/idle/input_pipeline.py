@@ -11,15 +11,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.little_work import SMALL_NS
 from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.facts.waiting.loading import LoadPart, load_parts, loader_kind
-from tb_gpudiag.rules.answer import (
-    Clear,
-    Evidence,
-    Finding,
-    Removable,
-    RuleAnswer,
-    Severity,
-    Slowed,
-)
+from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Removable, RuleAnswer, Severity, Slowed
 from tb_gpudiag.rules.rule import Claimed, Rule, fix_code, page_fixes
 from tb_gpudiag.rules.shared.host_task_fixes import (
     HOST_TASK_FIXES,
@@ -58,7 +50,6 @@ ERROR_SHARE = levels.LARGE
 
 # An epoch may begin in the recording; two new iterators show a habit.
 FEWEST_FRESH = 2
-
 
 # Text can be tokenized once, before training, and no worker chooses the items of a batch. That decides on the
 # fix from this share of the waiting.

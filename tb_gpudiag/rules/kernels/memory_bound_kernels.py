@@ -117,9 +117,5 @@ _CHECK = speaks_from(
 )
 
 RULE = GpuRule(
-    "GD505",
-    "memory_bound_kernels",
-    "Memory-bound kernels in a row",
-    _CHECK,
-    severity=Severity.INFO,
+    "GD505", "memory_bound_kernels", "Memory-bound kernels in a row", _CHECK, severity=Severity.INFO
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.roofline import OperatorTime
 from tb_gpudiag.rules.answer import CannotTell, Clear, Fix, RuleAnswer
-from tb_gpudiag.rules.rule import Claimed, GpuRule, fix_code
+from tb_gpudiag.rules.rule import Claimed, GpuRule, Need, fix_code
 from tb_gpudiag.rules.shared.kernel_time import BelowRoofline, KernelTime
 from tb_gpudiag.rules.shared.roofline_evidence import why_slow
 from tb_gpudiag.vocabulary import levels
@@ -35,13 +35,6 @@ LEAST_SHARE = levels.SIZEABLE
 def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     """Find that different operators, with enough work and good shapes, all take over ten times as long as the
     stated peaks allow."""
-    if not facts.gpu.roofline.operators:
-        return CannotTell(
-            "the trace does not contain the shapes or dtypes of its operators",
-            "Record with record_shapes=True.",
-        )
-    if facts.gpu.peaks is None:
-        return CannotTell("the stated peaks of this GPU are not known")
     judged = [found for found in facts.gpu.roofline.operators if _is_judged(found)]
     if not judged:
         return Clear("no operator of known shape and layout is large enough to judge the GPU by")
@@ -79,4 +72,18 @@ def _differ(found: list[OperatorTime]) -> bool:
     return len({o.kind for o in found}) > 1 or len({o.operator for o in found}) >= FEWEST
 
 
-RULE = GpuRule("GD512", "slow_gpu", "A GPU far below all its peaks", check)
+_SHAPES = CannotTell(
+    "the trace does not contain the shapes or dtypes of its operators", "Record with record_shapes=True."
+)
+_PEAKS = CannotTell("the stated peaks of this GPU are not known")
+
+RULE = GpuRule(
+    "GD512",
+    "slow_gpu",
+    "A GPU far below all its peaks",
+    check,
+    needs=(
+        Need(lambda facts: facts.gpu.roofline.operators, lambda _: _SHAPES),
+        Need(lambda facts: facts.gpu.peaks, lambda _: _PEAKS),
+    ),
+)

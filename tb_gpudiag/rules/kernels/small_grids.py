@@ -7,11 +7,10 @@ import numpy as np
 from tb_gpudiag.arrays import NONE, Bool
 from tb_gpudiag.facts.core.intervals import EMPTY, coverage
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.facts.kernels.kernels import Kernels
 from tb_gpudiag.facts.kernels.multiprocessors import unused_ns
 from tb_gpudiag.facts.kernels.roofline import Roofline
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity
-from tb_gpudiag.rules.rule import Claimed, GpuRule, fix_code
+from tb_gpudiag.rules.rule import Claimed, GpuRule, Need, fix_code
 from tb_gpudiag.rules.shared.kernel_time import NEARLY_EMPTY_NS, KernelTime
 from tb_gpudiag.rules.shared.roofline_evidence import operator_evidence, why_slow
 from tb_gpudiag.vocabulary import levels
@@ -37,8 +36,6 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
     time = KernelTime(facts)
     kernels = time.kernels
     blocks = kernels.blocks_per_sm
-    if np.isnan(blocks).all():
-        return CannotTell(_without_multiprocessors(kernels))
     chosen = (
         (blocks < 1)
         & kernels.is_kernel
@@ -96,13 +93,14 @@ def _fix(server: Server | None, *, matmuls: bool, compiled: bool) -> Fix:
     )
 
 
-def _without_multiprocessors(kernels: Kernels) -> str:
-    """What the trace lacks: the GPU's multiprocessors, or the kernels' blocks, too."""
+def _without_multiprocessors(facts: Facts) -> CannotTell:
+    """Say what the trace lacks: the GPU's multiprocessors, or the kernels' blocks, too."""
+    kernels = facts.gpu.kernels
     known = ~np.isnan(kernels.blocks) & (kernels.duration_ns >= NEARLY_EMPTY_NS)
     if not known.any():
-        return "the trace does not say how many blocks its kernels had"
+        return CannotTell("the trace does not say how many blocks its kernels had")
     blocks = float(np.average(kernels.blocks[known], weights=kernels.duration_ns[known]))
-    return (
+    return CannotTell(
         "the trace does not say how many multiprocessors the GPU has; its kernels have "
         f"{blocks:,.0f} blocks on average"
     )
@@ -115,4 +113,11 @@ def _shapes(roofline: Roofline, chosen: Bool) -> list[Evidence]:
     return [operator_evidence(found) for found in known[:SHAPES_SHOWN]]
 
 
-RULE = GpuRule("GD504", "small_grids", "Kernels too small for the GPU", check, severity=Severity.INFO)
+RULE = GpuRule(
+    "GD504",
+    "small_grids",
+    "Kernels too small for the GPU",
+    check,
+    needs=(Need(lambda facts: np.isfinite(facts.gpu.kernels.blocks_per_sm).any(), _without_multiprocessors),),
+    severity=Severity.INFO,
+)

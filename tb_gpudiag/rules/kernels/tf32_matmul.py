@@ -30,9 +30,7 @@ def _finding(part: KernelPart) -> RuleAnswer:
         "and also halve the bytes that other kernels move. Only a comparison shows "
         "whether their precision is enough.",
         fix=Fix(
-            f"Try mixed precision. {compare}",
-            CODE[code],
-            "https://docs.pytorch.org/docs/stable/amp.html",
+            f"Try mixed precision. {compare}", CODE[code], "https://docs.pytorch.org/docs/stable/amp.html"
         ),
         removable=Removable(
             time.shorter((tf32, HALF_THE_TIME), (others, HALF_THE_BYTES)), beyond=LESS_TO_MOVE

@@ -105,10 +105,4 @@ _SPEAKS = speaks_from(
     if_busy(_finding),
 )
 
-RULE = GpuRule(
-    "GD515",
-    "weight_reading",
-    "Reading weights for a few tokens",
-    check,
-    severity=Severity.INFO,
-)
+RULE = GpuRule("GD515", "weight_reading", "Reading weights for a few tokens", check, severity=Severity.INFO)

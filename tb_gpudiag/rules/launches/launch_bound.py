@@ -7,8 +7,8 @@ import numpy as np
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import subtract
 from tb_gpudiag.facts.facts import Facts
-from tb_gpudiag.rules.answer import CannotTell, Evidence, Finding, Fix, RuleAnswer, Slowed
-from tb_gpudiag.rules.rule import ERROR_SHARE, Claimed, GpuRule, fix_code, speaks_from
+from tb_gpudiag.rules.answer import CannotTell, Evidence, Finding, Fix, Slowed
+from tb_gpudiag.rules.rule import ERROR_SHARE, GpuRule, Need, fix_code, speaks_from
 from tb_gpudiag.rules.shared.launch_advice import (
     batch_evidence,
     larger_batch_evidence,
@@ -29,16 +29,6 @@ LEAST_SHARE = levels.NOTICEABLE
 # In public traces launches reach an idle GPU in 1 to 5 us on most systems, in 16 us on a virtual MI300X and
 # in 31 us on a system with an RTX 5070.
 SLOW_START_NS = 15_000
-
-
-def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
-    """Find idle time in operator overhead, launch calls and launch latency, in short launch gaps."""
-    if not len(facts.launches.costs.of(facts.gpu.id)):
-        return CannotTell(
-            "the trace has no launch call of this GPU's work",
-            "Record with both ProfilerActivity.CPU and ProfilerActivity.CUDA.",
-        )
-    return _SPEAKS(facts, claimed)
 
 
 def _on_idle_gpu(facts: Facts) -> Quantity:
@@ -92,7 +82,8 @@ def _finding(part: LostPart) -> Finding:
     return with_ddp_copies(found, facts.launches.ddp_copies, lost)
 
 
-_SPEAKS = speaks_from(
+# Idle time in operator overhead, launch calls and launch latency, in short launch gaps.
+_CHECK = speaks_from(
     LEAST_SHARE,
     of_lost_time(lambda lost: lost.issuing),
     lambda part: (
@@ -102,4 +93,17 @@ _SPEAKS = speaks_from(
     _finding,
 )
 
-RULE = GpuRule("GD201", "launch_bound", "Launch-bound", check, error_share=ERROR_SHARE, topic="launch")
+_CALLS = CannotTell(
+    "the trace has no launch call of this GPU's work",
+    "Record with both ProfilerActivity.CPU and ProfilerActivity.CUDA.",
+)
+
+RULE = GpuRule(
+    "GD201",
+    "launch_bound",
+    "Launch-bound",
+    _CHECK,
+    needs=(Need(lambda facts: len(facts.launches.costs.of(facts.gpu.id)), lambda _: _CALLS),),
+    error_share=ERROR_SHARE,
+    topic="launch",
+)

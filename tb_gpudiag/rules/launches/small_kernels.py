@@ -56,7 +56,6 @@ LEAST_CHAIN = 10
 # A kernel that runs longer than the turnaround of an idle GPU (launches.TURNAROUND_NS) hides the next launch.
 LARGEST_MEAN_NS = 20_000
 
-
 # On a GPU that was not recorded, only the host's side shows an optimizer's loop: ten parameters with several
 # operators each. Below a tenth of the main thread's time the GPU hardly waits for it.
 LEAST_OPERATORS = 50
@@ -140,21 +139,18 @@ def check(facts: Facts, claimed: Claimed) -> RuleAnswer:
 class _Hint(NamedTuple):
     least_share: float
     effect: str
-    leads: bool
     otherwise: RuleAnswer
 
 
 _ON_CPU = _Hint(
     LEAST_OPTIMIZER_SHARE_ON_CPU,
     "One pass over all of them reads and writes less. A larger batch needs fewer such steps.",
-    leads=True,
-    otherwise=NO_GPU,
+    NO_GPU,
 )
 _UNSEEN = _Hint(
     LEAST_OPTIMIZER_SHARE,
     "The trace does not show whether the GPU waits for them.",
-    leads=False,
-    otherwise=Clear(
+    Clear(
         f"no optimizer updates many parameters one at a time for {share(LEAST_OPTIMIZER_SHARE)} of the main "
         "thread's time"
     ),
@@ -185,7 +181,7 @@ def _optimizer(facts: Facts, hint: _Hint) -> RuleAnswer:
         ],
         places=places(facts.host, loop.steps, loop.steps_ns),
         severity=Severity.INFO,
-        leads=hint.leads,
+        leads=facts.on_cpu,
     )
 
 

@@ -8,8 +8,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.launching.launch_modes import DriverCalls
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity, place_at
-from tb_gpudiag.rules.rule import MEMORY_FILES, TRACES, Claimed, Rule
-from tb_gpudiag.rules.shared.recording_advice import gpu_memory_not_recorded
+from tb_gpudiag.rules.rule import GPU_MEMORY, MEMORY_FILES, TRACES, Claimed, Need, Rule
 from tb_gpudiag.rules.shared.shortage import FIXES, Shortage, remedies
 from tb_gpudiag.vocabulary.api_calls import GRAPH_LAUNCH
 from tb_gpudiag.wording.quantity import number, ratio, share_of, size
@@ -39,16 +38,13 @@ MOST_PLACES = 3
 """The largest allocations at the peak: the free blocks are between them."""
 
 
+def _known(facts: Facts) -> list[DeviceMemory]:
+    return [memory for memory in facts.gpu_memory if memory.reserve.known]
+
+
 def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """Compare reserved with allocated memory at the allocation peak."""
-    if not facts.gpu_memory:
-        return gpu_memory_not_recorded(facts)
-    known = [memory for memory in facts.gpu_memory if memory.reserve.known]
-    if not known:
-        return CannotTell(
-            "the file does not say how much memory the allocator had reserved",
-            "Record with profile_memory=True and PyTorch 1.13 or newer, or record a memory snapshot.",
-        )
+    known = _known(facts)
     return [
         _finding(memory, facts, failed=_has_failed(memory, facts))
         for memory in known
@@ -195,4 +191,16 @@ def _fix(memory: DeviceMemory, calls: DriverCalls) -> Fix:
     return FIXES[next((name for name, holds in fits.items() if holds), "expandable")]
 
 
-RULE = Rule("GD403", "memory_fragmentation", "Reserved but unused memory", check, about=TRACES | MEMORY_FILES)
+_RESERVED = CannotTell(
+    "the file does not say how much memory the allocator had reserved",
+    "Record with profile_memory=True and PyTorch 1.13 or newer, or record a memory snapshot.",
+)
+
+RULE = Rule(
+    "GD403",
+    "memory_fragmentation",
+    "Reserved but unused memory",
+    check,
+    about=TRACES | MEMORY_FILES,
+    needs=(GPU_MEMORY, Need(_known, lambda _: _RESERVED)),
+)

@@ -8,17 +8,8 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.memory_kinds import MemoryKind
 from tb_gpudiag.facts.memory.ways import WayKind
-from tb_gpudiag.rules.answer import (
-    CannotTell,
-    Clear,
-    Evidence,
-    Finding,
-    Fix,
-    RuleAnswer,
-    Severity,
-    place_at,
-)
-from tb_gpudiag.rules.rule import MEMORY_FILES, TRACES, Claimed, Rule
+from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, RuleAnswer, Severity, place_at
+from tb_gpudiag.rules.rule import GPU_MEMORY, MEMORY_FILES, TRACES, Claimed, Rule
 from tb_gpudiag.rules.shared.emptied_cache import emptying_evidence, emptying_sentence, emptying_takes
 from tb_gpudiag.rules.shared.lost_time import MOST_PLACES
 from tb_gpudiag.rules.shared.out_of_memory import (
@@ -27,7 +18,6 @@ from tb_gpudiag.rules.shared.out_of_memory import (
     out_of_memory_title,
     requesting_places,
 )
-from tb_gpudiag.rules.shared.recording_advice import gpu_memory_not_recorded
 from tb_gpudiag.rules.shared.shortage import FIXES, Shortage, remedies
 from tb_gpudiag.wording.quantity import Quantity, number, share_of, size
 from tb_gpudiag.wording.vocabulary import MEMORY_KINDS, PHASES
@@ -50,8 +40,6 @@ URL = "https://docs.pytorch.org/docs/stable/checkpoint.html"
 
 def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
     """Compare the peak with the capacity, and check whether memory ran out."""
-    if not facts.gpu_memory:
-        return gpu_memory_not_recorded(facts)
     fills = facts.job.server is not None
     if found := [_finding(memory, facts) for memory in facts.gpu_memory if _is_short(memory, fills=fills)]:
         return found
@@ -200,4 +188,6 @@ def _ways_evidence(memory: DeviceMemory) -> Iterator[Evidence]:
         yield Evidence(_WAYS[way.kind], outcome, (most, *blocks))
 
 
-RULE = Rule("GD402", "memory_peak", "GPU memory nearly full", check, about=TRACES | MEMORY_FILES)
+RULE = Rule(
+    "GD402", "memory_peak", "GPU memory nearly full", check, about=TRACES | MEMORY_FILES, needs=(GPU_MEMORY,)
+)

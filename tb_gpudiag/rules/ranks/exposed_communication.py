@@ -20,16 +20,7 @@ from tb_gpudiag.facts.kernels.collectives import (
 from tb_gpudiag.facts.kernels.exposure import UnitExposure, exposed_waiting_ns, far_longer_ns
 from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.facts.waiting.job_kind import JobKind
-from tb_gpudiag.rules.answer import (
-    Clear,
-    Evidence,
-    Finding,
-    Fix,
-    Place,
-    Removable,
-    RuleAnswer,
-    Severity,
-)
+from tb_gpudiag.rules.answer import Clear, Evidence, Finding, Fix, Place, Removable, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import ERROR_SHARE, Claimed, GpuRule, fix_code
 from tb_gpudiag.rules.shared.cpu_job import COMMUNICATES, cpu_time
 from tb_gpudiag.rules.shared.exposure_advice import (

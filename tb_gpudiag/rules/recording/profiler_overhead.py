@@ -35,7 +35,6 @@ CODE = fix_code(__name__)
 # Most public traces with every option on are below 3%.
 LEAST_SHARE = levels.NOTICEABLE
 
-
 # One stretch with half of it is the recorder's beginning or a buffer, which fewer options do not shorten.
 AT_ONCE = levels.HALF
 

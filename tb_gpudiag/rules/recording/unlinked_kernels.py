@@ -70,9 +70,5 @@ def _fix(work: Work) -> Fix:
 
 
 RULE = GpuRule(
-    "GD904",
-    "unlinked_kernels",
-    "GPU work without a recorded launch",
-    check,
-    severity=Severity.INFO,
+    "GD904", "unlinked_kernels", "GPU work without a recorded launch", check, severity=Severity.INFO
 )

@@ -70,9 +70,5 @@ def _recorded_as_one(graphs: WholeGraphs, window_ns: int) -> Finding:
 
 
 RULE = GpuRule(
-    "GD909",
-    "unrecorded_graphs",
-    "Kernels of CUDA graphs are missing",
-    check,
-    severity=Severity.INFO,
+    "GD909", "unrecorded_graphs", "Kernels of CUDA graphs are missing", check, severity=Severity.INFO
 )

@@ -35,11 +35,7 @@ _FIXES: Mapping[str, Fix] = {
     "last_bucket": FIXES["last_bucket"],
 }
 
-_FIXES_OF_SHARDED = {
-    **_FIXES,
-    "reduced_again": KEEP_WHOLE,
-    "behind_collective": FIXES["separate_groups"],
-}
+_FIXES_OF_SHARDED = {**_FIXES, "reduced_again": KEEP_WHOLE, "behind_collective": FIXES["separate_groups"]}
 
 LATE_RANK = FIXES["slow_rank"]
 """Sending less is no fix if equal messages take very different times."""

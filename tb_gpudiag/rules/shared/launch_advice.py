@@ -35,7 +35,6 @@ _CODE = fix_code("tb_gpudiag.rules.launches.launch_bound")
 # that, the eager rest costs more.
 MOSTLY_COMPILED = levels.HALF
 
-
 # A handful of nodes may come from a single operator on a parameter. From here on, autograd records a graph.
 LEAST_NODES = 10
 

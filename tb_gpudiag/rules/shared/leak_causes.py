@@ -30,11 +30,7 @@ from tb_gpudiag.rules.shared.usual_causes import (
     LeakCause,
 )
 from tb_gpudiag.vocabulary.operators import JOINS, LOSS, MAKES_STATE
-from tb_gpudiag.vocabulary.torch_frames import (
-    FUNCTION_APPLY,
-    RECURRENT,
-    inner_part,
-)
+from tb_gpudiag.vocabulary.torch_frames import FUNCTION_APPLY, RECURRENT, inner_part
 
 # A cause is named if it explains more than half of the growth.
 CAUSE_SHARE = 0.5

@@ -24,7 +24,6 @@ LEAST_LAUNCHES = levels.NOTICEABLE
 # From here on, the GPU may be so much busier than the trace shows that this has to be said first.
 SPOILS_SHARE = levels.SIZEABLE
 
-
 # Of 243 public recordings, the numbers of all but two follow one another in 98.7% of the cases and more. Two
 # were thinned to 1% of their operators, in runs of a few: there it is 38%.
 FOLLOWED = levels.NEARLY_ALL

@@ -27,7 +27,6 @@ USUAL_BYTES = 8 * 2**30
 # The allocator asks the driver for 20 MiB at least, and for multiples of 2 MiB above 10 MiB.
 LEAST_SEGMENT_BYTES = 20 << 20
 
-
 # One request for half of what the process can have, and for several times as much as all of its tensors take,
 # is hardly meant: shapes that broadcast, an index that selects everything, attention over a whole document.
 GIANT_SHARE = 0.5

@@ -213,20 +213,14 @@ _OF_PEAK: tuple[tuple[str, Callable[[Shortage], bool]], ...] = (
     ("checkpoint", lambda s: s.is_of_activations and not s.recomputes),
     ("precision", lambda s: s.is_of_activations and s.computes_in_fp32),
     ("accumulate", lambda s: s.is_of_activations),
-    (
-        "no_graph",
-        lambda s: s.is_of_activations and s.peak.phase is Phase.FORWARD and not s.trains,
-    ),
+    ("no_graph", lambda s: s.is_of_activations and s.peak.phase is Phase.FORWARD and not s.trains),
     (
         "set_to_none",  # of a failure, a replay says whether they matter
         lambda s: (
             s.cause is None and s.peak.phase is Phase.FORWARD and s.share(MemoryKind.GRADIENT) >= WORTH_SHARE
         ),
     ),
-    (
-        "fused_optimizer",
-        lambda s: s.peak.phase is Phase.OPTIMIZER and s.is_mostly(MemoryKind.TEMPORARY),
-    ),
+    ("fused_optimizer", lambda s: s.peak.phase is Phase.OPTIMIZER and s.is_mostly(MemoryKind.TEMPORARY)),
     ("inference", lambda s: s.infers),
     ("shard", lambda s: s.is_of_model),
     ("before", lambda s: s.is_mostly(MemoryKind.BEFORE) and not s.is_of_model),

@@ -17,16 +17,7 @@ from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.facts.waiting.job_kind import JobKind
 from tb_gpudiag.facts.waiting.sync_sites import SyncKind, calls_in, operators_around, sync_kinds
-from tb_gpudiag.rules.answer import (
-    CannotTell,
-    Clear,
-    Evidence,
-    Finding,
-    Fix,
-    Removable,
-    RuleAnswer,
-    Severity,
-)
+from tb_gpudiag.rules.answer import CannotTell, Clear, Evidence, Finding, Fix, Removable, RuleAnswer, Severity
 from tb_gpudiag.rules.rule import Claimed, GpuRule, page_fixes
 from tb_gpudiag.rules.shared.copies import copy_from_pinned, waits_with
 from tb_gpudiag.rules.shared.host_task_fixes import HOST_TASK_FIXES
@@ -43,7 +34,6 @@ FIXES = page_fixes(__name__)
 
 # Step times vary by 1 to 2% from run to run, so a smaller effect of the fix could not be measured.
 LEAST_SHARE = levels.MEASURABLE
-
 
 # A single synchronization that makes this much of the cost is none of a loop's.
 AT_ONCE = levels.HALF
