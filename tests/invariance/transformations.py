@@ -110,7 +110,7 @@ def _marked_steps(events: list[Event]) -> list[Event]:
     )
 
 
-def _between(events: list[Event], first: float, last: float) -> Changed:
+def _between(events: list[Event], first: float, last: float) -> list[Event]:
     """What is called between two times, as if recording began and ended there."""
     host = [event for event in events if _is_timed(event) and event.get("cat") not in GPU_CATEGORIES]
     gone = {

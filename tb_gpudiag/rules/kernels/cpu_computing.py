@@ -71,7 +71,7 @@ def _general(facts: Facts, lost: Lost, spent: CpuTime) -> Finding:
     any_job, code = [_UNKNOWN.format(in_quotes(name, 80)) for name, _ in largest[:1]], CODE["cores"]
     if multiplies:
         compiled = facts.launches.modes.compiled.total > 0
-        any_job = [get_a_gpu, _NEEDED]
+        any_job = [get_a_gpu, _CORES, _NEEDED.format(_UNSEEN[facts.job.training is not False])]
         code = CODE["device"].replace(_COMPILE, "") if compiled else CODE["device"]
     longest = [
         f"{in_quotes(name)} of {tensors(inputs)} takes {share(ns, lost.window_ns)}."
@@ -105,10 +105,13 @@ def _general(facts: Facts, lost: Lost, spent: CpuTime) -> Finding:
 
 _FLOAT64 = "Most of it multiplies float64: float32 takes about half the time, if it is precise enough."
 
-_NEEDED = (
-    "See whether all of it is needed: no trace shows rows that are zero, positions that the loss ignores, or "
-    "gradients that nothing uses."
-)
+_CORES = "See that torch.get_num_threads() is the number of free cores."
+_NEEDED = "See whether all of it is needed: no trace shows what is padding or zero, {}."
+_UNSEEN = {
+    True: "positions that the loss ignores, or gradients that nothing uses",
+    False: "or computed again, as a text without a cache of its keys and values",
+}
+"""What may be needless, by whether the job trains."""
 
 _UNKNOWN = (
     "Call {} less often, or on less data. Threads may also wait for cores: compare with "

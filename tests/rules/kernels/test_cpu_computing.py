@@ -42,7 +42,7 @@ def test_what_computes_comes_first_and_promises_nothing(tmp_path: Path) -> None:
     assert (first.rule.id, first.severity, first.finding.saving) == ("GD514", Severity.INFO, None)
     shown = figures(first.finding)["aten::mkldnn_convolution"]
     assert shown == (duration(7_000_000), share_of(7_000_000, facts.window.duration_ns, "of the step window"))
-    assert first.finding.fix.text.startswith("Run the model on a GPU if there is one. See whether all of it")
+    assert first.finding.fix.text.startswith("Run the model on a GPU if there is one. See that")
     assert "inference_mode" in first.finding.fix.code
 
 
