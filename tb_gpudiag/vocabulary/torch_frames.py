@@ -291,6 +291,7 @@ class HostTask(IntEnum):
     PROGRAM = 20  # wait for a program that was started
     FILE_LOCK = 21  # that another process may hold
     COMPUTING = 22  # operators of a job with a GPU that compute on the host
+    CONVERTING = 23  # lists of numbers or arrays into a tensor
 
 
 WAITS: Final = (

@@ -71,7 +71,8 @@ def _general(facts: Facts, lost: Lost, spent: CpuTime) -> Finding:
     any_job, code = [_UNKNOWN.format(in_quotes(name, 80)) for name, _ in largest[:1]], CODE["cores"]
     if multiplies:
         compiled = facts.launches.modes.compiled.total > 0
-        any_job = [get_a_gpu, _CORES, _NEEDED.format(_UNSEEN[facts.job.training is not False])]
+        unseen = _UNSEEN[facts.job.training is not False] + _TYPES[facts.recorded.shapes]
+        any_job = [get_a_gpu, _CORES, _NEEDED.format(unseen)]
         code = CODE["device"].replace(_COMPILE, "") if compiled else CODE["device"]
     longest = [
         f"{in_quotes(name)} of {tensors(inputs)} takes {share(ns, lost.window_ns)}."
@@ -107,6 +108,7 @@ _FLOAT64 = "Most of it multiplies float64: float32 takes about half the time, if
 
 _CORES = "See that torch.get_num_threads() is the number of free cores."
 _NEEDED = "See whether all of it is needed: no trace shows what is padding or zero, {}."
+_TYPES = {True: "", False: ", and this one not whether it is float64, which takes twice as long as float32"}
 _UNSEEN = {
     True: "positions that the loss ignores, or gradients that nothing uses",
     False: "or computed again, as a text without a cache of its keys and values",

@@ -63,6 +63,7 @@ HOST_TASK_FIXES = {
     HostTask.LOCK: _wait("a lock", "wait_for_lock"),
     HostTask.MAKING: HostTaskFix("making tensors on the CPU", "making tensors", FIXES["random_on_gpu"]),
     HostTask.COMPUTING: HostTaskFix("computing on the CPU", "computing", FIXES["compute_on_gpu"]),
+    HostTask.CONVERTING: HostTaskFix("making tensors of lists", "making tensors of lists", FIXES["convert"]),
     HostTask.PLANNING: HostTaskFix(
         "planning cuDNN's attention",
         "planning attention for a shape that cuDNN has not seen",

@@ -46,6 +46,8 @@ from tests.with_each import with_each
         ("<built-in method get of _queue.SimpleQueue object at 0x7f>", HostTask.THREAD),
         ("<built-in method readall of _io.FileIO object at 0x7fb>", HostTask.FILE),
         ("<built-in method get of dict object at 0x7fb>", None),
+        ("<built-in method tensor of type object at 0x7f20644cea40>", HostTask.CONVERTING),
+        ("<built-in method conv2d of type object at 0x7f20644cea40>", None),
         ("project/queue.py(3): get", None),
         # The whole job runs inside the loop over a progress bar.
         ("tqdm/std.py(1187): __iter__", None),

@@ -108,6 +108,7 @@ def test_the_thread_that_holds_the_lock_is_shown(tmp_path: Path) -> None:
         ("multiprocessing/pool.py(774): get", "Ask the process for the next result"),
         ("<built-in method recv of socket object at 0x7f67>", "in one request"),
         ("<built-in function flock>", "Hold the lock for a shorter time"),
+        ("<built-in method tensor of type object at 0x7f20>", "Make one array of them first"),
     ],
 )
 def test_the_fix_fits_the_call(name: str, fix: str, tmp_path: Path) -> None:
