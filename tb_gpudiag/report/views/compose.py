@@ -33,8 +33,8 @@ from tb_gpudiag.wording.vocabulary import (
 
 _ONLY_REPORTS = (pb.TraceInfo.hang, pb.TraceInfo.clock)
 
-# Steps differ by as much as the rest, and their mean from the median.
-_SLOWED, _UNEVEN = 0.95, 0.9
+# Steps differ by as much as the rest.
+_SLOWED: Final = 0.95
 
 
 def heading(trace: pb.TraceInfo) -> str:
@@ -68,7 +68,7 @@ def about(report: pb.Report) -> str:
 def step_text(found: pb.StepTime) -> str:
     """`48.3 ms per step (mean 61.2 ms), about 57.0 ms (50.1 ms to 60.3 ms) without the profiler`, where these
     make a difference; "" without steps."""
-    mean = f" (mean {time_us(found.mean_us)})" * (found.median_us < _UNEVEN * found.mean_us)
+    mean = f" (mean {time_us(found.mean_us)})" * (found.median_us < _SLOWED * found.mean_us)
     shorter = found.unprofiled_us < _SLOWED * found.mean_us
     low, high = time_us(found.unprofiled_least_us), time_us(found.unprofiled_most_us)
     span = f" ({low} to {high})" * (low != high)
