@@ -82,10 +82,10 @@ class Need(NamedTuple):
 
 GPU_MEMORY = Need(lambda facts: facts.gpu_memory, gpu_memory_not_recorded)
 
-P = TypeVar("P", bound="Part")
+P = TypeVar("P", bound="ChosenTime")
 
 
-class Part(Protocol):
+class ChosenTime(Protocol):
     """Time that a rule is about. share: of the step window."""
 
     @property

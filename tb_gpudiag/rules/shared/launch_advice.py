@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tb_gpudiag.arrays import Bool
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import intersect
-from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.kernels.operator_costs import batch_of_one
 from tb_gpudiag.facts.launching.clusters import DdpCopies
 from tb_gpudiag.facts.launching.launch_modes import LaunchModes
@@ -28,6 +27,9 @@ from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.engines import Server
 from tb_gpudiag.wording.format import count, share
 from tb_gpudiag.wording.quantity import number, share_of
+
+if TYPE_CHECKING:
+    from tb_gpudiag.facts.facts import Facts
 
 _CODE = fix_code("tb_gpudiag.rules.launches.launch_bound")
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
-from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 from tb_gpudiag.facts.memory.phase import Phase
 from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.frozen import dataclass
@@ -31,6 +31,9 @@ from tb_gpudiag.rules.shared.usual_causes import (
 )
 from tb_gpudiag.vocabulary.operators import JOINS, LOSS, MAKES_STATE
 from tb_gpudiag.vocabulary.torch_frames import FUNCTION_APPLY, RECURRENT, inner_part
+
+if TYPE_CHECKING:
+    from tb_gpudiag.facts.memory.device_memory import DeviceMemory
 
 # A cause is named if it explains more than half of the growth.
 CAUSE_SHARE = 0.5

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tb_gpudiag.facts.memory.phase import Phase
-from tb_gpudiag.facts.memory.sites import GrowingSite
 from tb_gpudiag.vocabulary.frames import LineKind
 from tb_gpudiag.vocabulary.operators import OWN_COPY, SAMPLES, SUMS_UP
 from tb_gpudiag.vocabulary.torch_frames import MODULE_FRAME
+
+if TYPE_CHECKING:
+    from tb_gpudiag.facts.memory.sites import GrowingSite
 
 # Metrics that jobs keep, such as values for a progress bar or a confusion matrix of 64 classes in 64 bits,
 # are no larger than this. Batches, predictions and states are.

@@ -5,7 +5,7 @@ job."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from tb_gpudiag.facts.core.host import Host
 from tb_gpudiag.facts.core.intervals import EMPTY, Intervals, complement, expand, overlapping, union
 from tb_gpudiag.facts.core.ledger import TimeAccount
 from tb_gpudiag.facts.core.places import by_place
-from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.replay.replay import Removal
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.rules.answer import Place, Range, Removable, place_at
@@ -23,6 +22,9 @@ from tb_gpudiag.rules.rule import NOTHING_CLAIMED, Claimed
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.vocabulary.torch_frames import HostTask
 from tb_gpudiag.wording.format import share
+
+if TYPE_CHECKING:
+    from tb_gpudiag.facts.facts import Facts
 
 # A page shows a handful. Longer lists go unread.
 MOST_PLACES = 5

@@ -4,16 +4,20 @@ without GPU activity, with kernels whose records the tracer lost, or from which 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from tb_gpudiag.arrays import NONE, Bool, summed
 from tb_gpudiag.facts.core.causes import Cause
 from tb_gpudiag.facts.core.intervals import clip, coverage
-from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.facts.waiting.gpu_use import GpuUse
 from tb_gpudiag.rules.shared.lost_time import Lost, lost_time
 from tb_gpudiag.vocabulary import levels
 from tb_gpudiag.wording.format import around, count, in_quotes, share, time_ns
+
+if TYPE_CHECKING:
+    from tb_gpudiag.facts.facts import Facts
 
 # Step times vary by 1 to 2% from run to run: less is not worth mentioning.
 LEAST_SHARE = levels.SLIGHT

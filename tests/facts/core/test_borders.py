@@ -143,6 +143,7 @@ def test_everything_says_the_same_step_time(tmp_path: Path) -> None:
     record = type(report).FromString(record_of(report, compared_steps(digest)))
     assert report.step_time.median_us == 16 * MS
     assert report.step_time.steps == 7
+    assert report.step_time.mean_us == pytest.approx(report.devices[0].window_us / 7)
     assert digest.step_time.median == 16e6
     assert run_row(digest).step_us == 16 * MS
     assert record.step_time == report.step_time
@@ -152,4 +153,4 @@ def test_everything_says_the_same_step_time(tmp_path: Path) -> None:
     assert sum(step.duration_us for step in accounts) == report.devices[0].window_us
     for finding in report.findings:
         saving = finding.saving
-        assert saving.high_per_step_us == pytest.approx(saving.high_share * 16 * MS)
+        assert saving.high_per_step_us == pytest.approx(saving.high_share * report.step_time.unprofiled_us)
