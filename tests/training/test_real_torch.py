@@ -51,9 +51,13 @@ def test_a_loop_is_recorded_as_with_torchs_handler(jobs: Path) -> None:
     assert all(re.fullmatch(r"[^.]+_\d+\.\d{19}\.pt\.trace\.json", name) for name in names)
     verdicts = [line for line in lines if line.startswith("gpudiag: ")]
     assert [any(name in line for line in verdicts) for name in names] == [True, True]
-    # A busy machine may interrupt a job of so few steps.
-    said_at_all = ("No GPU activity was recorded", "Something interrupted the job")
-    assert all(any(words in line for words in said_at_all) for line in verdicts)
+    # torch with CUDA says that it found no driver. A busy machine may interrupt a job of so few steps.
+    said_at_all = (
+        "No GPU activity was recorded",
+        "The job ran on the CPU: torch found no GPU driver",
+        "Something interrupted the job",
+    )
+    assert [line for line in verdicts if not any(words in line for words in said_at_all)] == []
     callbacks = [line.split() for line in lines if line.startswith("callback ")]
     assert [(Path(path).name, steps) for _, path, steps in callbacks] == [(name, "4") for name in names]
 
