@@ -101,6 +101,7 @@ def _fuzz_blindly(name: str, seconds: int, first: int, most: int) -> int:
     gc.disable()
     begin = shown = time.monotonic()
     begin_cpu, count, failures = time.process_time(), 0, set[tuple[str, str, int | None]]()
+    largest_kb = _largest_kb()
 
     def tell() -> None:
         took, took_cpu = time.monotonic() - begin, time.process_time() - begin_cpu
@@ -121,8 +122,9 @@ def _fuzz_blindly(name: str, seconds: int, first: int, most: int) -> int:
         content = input_of(name, seed)
         count += 1
         try:
-            _run(target, content)
+            largest_kb = _run(target, content, largest_kb)
         except Exception as error:
+            largest_kb = _largest_kb()
             where = traceback.extract_tb(error.__traceback__)[-1]
             failure = (type(error).__name__, where.filename, where.lineno)
             if failure not in failures:
@@ -135,9 +137,8 @@ def _fuzz_blindly(name: str, seconds: int, first: int, most: int) -> int:
     return 1 if failures else 0
 
 
-def _run(target: Callable[[bytes], None], content: bytes) -> None:
-    """Run a target on one input, within limits on time and memory."""
-    before = _largest_kb()
+def _run(target: Callable[[bytes], None], content: bytes, before_kb: int) -> int:
+    """Run a target on one input, within limits on time and memory. Return the process's largest size."""
     signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS_EACH)
     # Code that never returns to Python is ended with the process. Its input is left behind.
     signal.setitimer(signal.ITIMER_VIRTUAL, 3 * MOST_SECONDS_EACH)
@@ -146,7 +147,9 @@ def _run(target: Callable[[bytes], None], content: bytes) -> None:
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-    assert _largest_kb() < before + MOST_MEMORY_KB, "it takes more memory than any small file may"
+    after_kb = _largest_kb()
+    assert after_kb < before_kb + MOST_MEMORY_KB, "it takes more memory than any small file may"
+    return after_kb
 
 
 def _largest_kb() -> int:

@@ -26,6 +26,7 @@ from tb_gpudiag.report.wire import to_json
 from tb_gpudiag.trace.compile_log.read_log import read_compile_log
 from tb_gpudiag.trace.files.file_names import MADE, NOW, ORDER
 from tb_gpudiag.trace.files.find import find_traces
+from tb_gpudiag.trace.files.source import Limits
 from tb_gpudiag.trace.flight_recorder.read_dump import read_dumps
 from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.trace.step_clocks.clock_state import ClockState, lines_in, read_lines, read_state
@@ -37,6 +38,9 @@ from tests.report.laws import assert_report_laws
 from tests.report.views.formats import to_html, to_markdown, to_text
 
 SHOWN = 256
+
+LIMITS = Limits(chunk_bytes=4_096)
+"""Blocks so small that a file has several. To set those of users aside takes as long as to read one."""
 
 
 def dumps(content: bytes) -> None:
@@ -133,7 +137,7 @@ READERS: dict[str, Callable[[bytes], None]] = {
 def _read(name: str, content: bytes) -> None:
     path = _written(name, content)
     try:
-        trace = read_trace(path)
+        trace = read_trace(path, limits=LIMITS)
     except TraceError as error:
         assert_clear(error)
         return

@@ -21,6 +21,7 @@ import pytest
 from tb_gpudiag.report.diagnosis import diagnose_path
 from tb_gpudiag.service.processes.process_setup import worker_environment
 from tb_gpudiag.training import clock_sender
+from tb_gpudiag.training.slow_steps import BLOCK_STEPS, RECENT
 from tb_gpudiag.training.step_clock import StepClock
 from tb_gpudiag.training.step_phases import PhaseSampling, first_with_gradient
 from tb_gpudiag.vocabulary.written import PHASES
@@ -413,7 +414,8 @@ def job(torch: Any, folder: Path, world: int, fault: str, rank: int, at: int, st
 
 
 AT, STEPS = 250, 450
-NEAR = 60  # steps: of some blocks
+NEAR = (RECENT + 1) * BLOCK_STEPS
+"""A late rank is seen in the median of its newest blocks, once the next one is looked at."""
 
 
 @pytest.mark.parametrize(
