@@ -339,6 +339,7 @@ def test_progress_is_shown_only_on_a_terminal_and_not_with_quiet(
     assert main(["diagnose", str(log)]) == 0
     assert capsys.readouterr().err == ""
     monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")  # a dumb one moves no bar
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     assert main(["diagnose", str(log), "--quiet"]) == 0
     assert capsys.readouterr().err == ""
