@@ -86,13 +86,13 @@ def _fuzz(name: str, seconds: int) -> None:
 def _fuzz_blindly(name: str, seconds: int, first: int, most: int) -> int:
     """Run the target on the input of one seed after the other, and keep those that fail. Return 1 if one did.
 
-    If a sanitizer ends the process, the file `running` has the seed.
+    If a sanitizer ends the process, the file `running-FIRST` has the seed. Several may run beside each other.
     """
     from tests.fuzz.targets import TARGETS
 
     found = FOUND / name
     found.mkdir(parents=True, exist_ok=True)
-    running = open(found / "running", "wb", buffering=0)  # noqa: SIM115  (opening it for each takes long)
+    running = open(found / f"running-{first}", "wb", buffering=0)  # noqa: SIM115  (opening it for each takes long)
     signal.signal(signal.SIGPROF, _hangs)
     warnings.simplefilter("error", RuntimeWarning)  # numbers that do not fit
     target = TARGETS[name]
