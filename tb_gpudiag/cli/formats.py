@@ -125,8 +125,11 @@ def write(
         text = document_html(document(), content())
     else:
         text = _rendered(document(), parsed.format, on_one_screen=on_one_screen)
-    if parsed.output is None:
+    if parsed.output is None and parsed.format == "text":
         sys.stdout.write(text)
+    elif parsed.output is None:  # other programs expect UTF-8, whatever a terminal shows
+        sys.stdout.flush()
+        sys.stdout.buffer.write(text.encode("utf-8"))
     else:
         write_file(Path(parsed.output), text.encode("utf-8"))
 

@@ -18,9 +18,14 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from tb_gpudiag.cli.output import DEFECT, UNUSABLE, LineFormatter, report_bug, tell
+from tb_gpudiag.cli.output import DEFECT, UNUSABLE, LineFormatter, have_output, report_bug, tell
 from tb_gpudiag.errors import GpudiagError, is_out_of_memory
-from tb_gpudiag.service.processes.process_setup import do_without_pandas, use_environment, without_collecting
+from tb_gpudiag.service.processes.process_setup import (
+    do_without_pandas,
+    ended_by_interrupts,
+    use_environment,
+    without_collecting,
+)
 from tb_gpudiag.version import __version__
 
 FIRST = {
@@ -62,11 +67,13 @@ INTERRUPTED = 128 + signal.SIGINT
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a subcommand and return its exit status. argparse raises SystemExit(2) for invalid usage."""
+    is_own_process = arguments is None
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if is_own_process:
+        have_output()
     log_output = logging.StreamHandler(sys.stderr)
     log_output.setFormatter(LineFormatter())
     logging.basicConfig(level=logging.ERROR, handlers=[log_output])
-    is_own_process = arguments is None
-    arguments = sys.argv[1:] if arguments is None else arguments
     first = arguments[0] if arguments else ""
     if first not in COMMANDS and ("://" in first or os.path.exists(first)):
         tell("The command is missing. (`gpudiag diagnose PATH` says why a job is slow.)")
@@ -82,7 +89,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if is_own_process:
         do_without_pandas()
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
-    with without_collecting():  # and import only the subcommand that runs: `explain` needs no protobuf
+    # Import only the subcommand that runs: `explain` needs no protobuf.
+    with without_collecting(), ended_by_interrupts(is_own_process):
         command = importlib.import_module(f"tb_gpudiag.cli.{parsed.command}")
     # Before it ends, Python would search all modules for garbage: 7% of a short command.
     atexit.register(gc.freeze)
@@ -108,6 +116,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # Without this, Python would fail again when it flushes at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             tell(f"The output cannot be written: {error.strerror} (free space on that disk)")
+            return UNUSABLE
+        if isinstance(error, FileNotFoundError) and error.filename is None:  # os.getcwd()
+            tell("The working directory does not exist any more. (Change to another one.)")
             return UNUSABLE
         tell(str(report_bug(error)))
         return DEFECT

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import logging
+import os
 import sys
 from collections.abc import Iterable
 from typing import Final
@@ -18,6 +20,14 @@ DEFECT: Final = 3
 
 # Paths have up to 4,096 characters.
 _LONGEST_LINE: Final = 6_000
+
+
+def have_output() -> None:
+    """Write to nowhere where the caller has closed an output, and "?" for characters that it cannot show."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115  (until the process ends)
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
 
 
 def tell(text: str) -> None:

@@ -47,6 +47,9 @@ SHARE_OF_MEMORY_OF_COMMAND = 0.8
 # Used if the memory of the machine is unknown.
 MEMORY_LIMIT_MB = 8192
 
+MOST = 1e9
+"""Of seconds and megabytes: more than anybody has, and not too much for timers."""
+
 logger = logging.getLogger("tensorboard")
 
 
@@ -72,7 +75,7 @@ class Settings:
 
 
 def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
-    """Read the settings from environment variables. Ignore limits that are not positive, with a warning."""
+    """Read the settings from environment variables. Ignore limits out of range, with a warning."""
     return Settings(
         cache_directory=_cache_directory(environment),
         cache_bytes=int(_positive(environment, "GPUDIAG_CACHE_MB", CACHE_MB) * MIB),
@@ -104,8 +107,8 @@ def _positive(environment: Mapping[str, str], name: str, default: float) -> floa
         value = float(text)
     except ValueError:
         value = 0.0
-    if not 0 < value < float("inf"):
-        logger.warning("gpudiag: %s is not a positive number; using %g", name, default)
+    if not 0 < value <= MOST:
+        logger.warning("gpudiag: %s is not above 0 and at most %g; using %g", name, MOST, default)
         return default
     return value
 

@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import gc
 import os
+import signal
 import site
 import sys
 from collections.abc import Iterator
@@ -83,6 +84,21 @@ def without_collecting() -> Iterator[None]:
     finally:
         if collects:
             gc.enable()
+
+
+@contextlib.contextmanager
+def ended_by_interrupts(is_own_process: bool) -> Iterator[None]:
+    """Have Ctrl-C end this process at once: a library that it interrupts while it is imported says that it is
+    broken. A process that takes no notice of Ctrl-C still does not."""
+    usual = signal.getsignal(signal.SIGINT)
+    if not is_own_process or usual is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
 
 
 def die_with_parent(parent: int) -> None:

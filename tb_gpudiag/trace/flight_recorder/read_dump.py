@@ -192,8 +192,10 @@ def _in_folder(path: str, folder: str) -> list[str]:
 
 
 def _rank(path: str) -> int:
+    """Raises UsageError, and OSError if there is no such file."""
     found = rank_in(os.path.basename(path))
     if found is None:
+        os.stat(path)  # what is not there has no name to change
         raise UsageError("its name does not end with the rank", where=path, remedy="rename it to dump_RANK")
     return found
 
