@@ -34,7 +34,11 @@ function browser(): Promise<Browser> {
 
 /** Open a context with a profile of its own: storage, permissions, and what Chromium has cached and compiled. */
 export async function openContext(viewport = VIEWPORT): Promise<BrowserContext> {
-  return (await browser()).newContext({ viewport, permissions: ["clipboard-read", "clipboard-write"] });
+  return (await browser()).newContext({
+    viewport,
+    permissions: ["clipboard-read", "clipboard-write"],
+    timezoneId: "UTC", // dates are shown as the reader's, wherever the tests run
+  });
 }
 
 let shared: Promise<BrowserContext> | undefined;

@@ -14,6 +14,7 @@ import pytest
 import tb_gpudiag
 from tb_gpudiag.cli.main import main
 from tb_gpudiag.errors import LimitReached
+from tb_gpudiag.trace.files.source import Source
 from tests.patience import HANGS_S
 from tests.report.reports import slow_loader
 from tests.service.helpers import children
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.slow
 NEVER_RETURNS = """
 import itertools
 from tb_gpudiag.service.processes.memory_limit import AnalysisLimit
+from tb_gpudiag.trace.files.source import Source
 with AnalysisLimit(1 << 40, 0.01).watched("a file"):
     sum(itertools.repeat(0))
 """
@@ -67,6 +69,7 @@ def test_commands_that_copy_have_a_time_limit(
 ) -> None:
     path, out = slow_loader().write(tmp_path / "a"), tmp_path / "out"
     monkeypatch.setenv("GPUDIAG_TIME_LIMIT_S", "1e-9")
+    monkeypatch.setattr(Source, "__enter__", lambda _: threading.Event().wait(HANGS_S))
     assert main([command, str(path), "-o", str(out)]) == 2
     assert "stopped at its time limit" in capsys.readouterr().err
     assert not out.exists()
