@@ -166,6 +166,10 @@ def _unread(facts: Facts) -> str:
     return facts.recorded.unread_accelerator if facts.device is None else ""
 
 
+def _all_events(facts: Facts) -> int:
+    return facts.trace.events_read + facts.trace.malformed_events
+
+
 def _share_of(facts: Facts, cause: Cause) -> str:
     lost = lost_time(facts)
     return share(lost.total_ns(lost.of(cause)), lost.window_ns)
@@ -215,6 +219,23 @@ DOUBTS: Sequence[Doubt] = (
     Doubt(
         lambda facts: facts.trace.status == "PARTIAL",
         first=lambda _: "The file ends in the middle. What follows is about what is left of it.",
+    ),
+    Doubt(
+        lambda facts: facts.trace.malformed_events > levels.SLIGHT * _all_events(facts),
+        first=lambda facts: (
+            f"{share(facts.trace.malformed_events, _all_events(facts))} of the file's events are malformed. "
+            "What follows is about the rest."
+        ),
+    ),
+    Doubt(
+        lambda facts: facts.trace.cut_work >= levels.HALF * max(1, len(facts.work.event)),
+        touches=ABOUT_TIME,
+        silent=_cannot_tell("most kernels cannot have run when the file says", "Record again."),
+        verdict=lambda _: (
+            "unknown",
+            "By their times, most kernels still ran when later ones of their stream had ended, which cannot "
+            "be. The times are wrong, so nothing can be said of what limits the job.",
+        ),
     ),
     Doubt(
         lambda facts: facts.recorded.kept_inputs,

@@ -46,8 +46,7 @@ class Assembly:
         self._thread_index: dict[tuple[str, str], int] = {}
         self._thread_names: dict[tuple[str, str], str] = {}
         self._threads_of_part: list[Int32] = []
-        self._negative = 0
-        self._no_duration = 0
+        self._untimed = 0
         self._stray = 0
         self._unread_devices = 0
 
@@ -55,8 +54,7 @@ class Assembly:
         """Add the next part in file order."""
         self.events_read += part.read
         self.malformed += part.malformed
-        self._negative += part.negative_durations
-        self._no_duration += part.missing_durations
+        self._untimed += part.untimed
         index = self._thread_index
         self._threads_of_part.append(
             np.array([index.setdefault(t, len(index)) for t in part.threads], np.int32)
@@ -82,8 +80,8 @@ class Assembly:
             memory=memory,
             metadata=metadata,
             status=status,
-            events_read=self.events_read,
-            malformed_events=self.malformed,
+            events_read=self.events_read - self._untimed,
+            malformed_events=self.malformed + self._untimed,
             start_ns=start_ns,
             notes=[*notes, *self.notes],
             credentials=searched.found,
@@ -139,12 +137,8 @@ class Assembly:
             )
         if self.repaired:
             self.notes.append(REPAIRED_NOTE)
-        if self._negative:
-            self.notes.append(f"{_count(self._negative, 'span')} with a negative duration read as 0 ns long")
-        if self._no_duration:
-            self.notes.append(
-                f"{_count(self._no_duration, 'span')} without a usable duration read as 0 ns long"
-            )
+        if self._untimed:
+            self.notes.append(f"{_count(self._untimed, 'span')} without a usable duration read as 0 ns long")
 
     def _memory(
         self, parts: list[TracePart], threads_of_part: list[Int32], time_ns: Int64, kept: Bool

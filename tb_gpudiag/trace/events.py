@@ -262,7 +262,7 @@ class Trace:
     metadata: Metadata
     status: Status
     events_read: int  # whole elements of traceEvents, of all phases
-    malformed_events: int  # skipped
+    malformed_events: int  # skipped, or read as 0 ns long
     start_ns: int  # timestamp of the earliest event
     kind: FileKind = "trace"
     segments: Segments | None = None  # of a snapshot

@@ -225,8 +225,7 @@ class TracePart:
 
     read: int
     malformed: int
-    negative_durations: int
-    missing_durations: int
+    untimed: int  # spans that are read as 0 ns long
     spans: SpanColumns
     memory: MemoryColumns
     threads: list[tuple[str, str]]  # (pid, tid) of this chunk
@@ -323,8 +322,7 @@ def part(
     return TracePart(
         read=int(good.sum()),
         malformed=rows - int(good.sum()),
-        negative_durations=int(negative[good].sum()),
-        missing_durations=int((~timed & good).sum()),
+        untimed=int(((negative | ~timed) & good).sum()),
         spans=spans,
         memory=_no_memory(),
         threads=threads[1],

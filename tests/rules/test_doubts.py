@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tb_gpudiag.rules.answer import Severity
 from tb_gpudiag.rules.doubts import ABOUT_TIME
 from tb_gpudiag.rules.run import run_rules
 from tb_gpudiag.rules.verdict import find_verdict
+from tb_gpudiag.trace.read import read_trace
 from tb_gpudiag.vocabulary.recorded import Category
 from tests.builder import HostThread, TraceBuilder
 from tests.facts import facts_of as facts_of_story
@@ -100,6 +102,30 @@ def test_a_long_time_after_all_that_was_recorded_is_mentioned(
     tail_ns = int(1e3 * tail_us) * whole
     longer = replace(trace, events=replace(events, duration_ns=events.duration_ns + tail_ns))
     assert find_verdict(Facts(longer)).sentence.startswith("The file goes on for") == said
+
+
+def test_kernels_without_a_usable_duration_are_counted_and_said_first(tmp_path: Path) -> None:
+    document = healthy().document()
+    kernels = [event for event in document["traceEvents"] if event.get("cat") == "kernel"]
+    for event in kernels:
+        event["dur"] = -event["dur"]
+    (tmp_path / "host_1.1.pt.trace.json").write_text(json.dumps(document))
+    facts = Facts(read_trace(str(tmp_path / "host_1.1.pt.trace.json")))
+    assert facts.trace.malformed_events == len(kernels)
+    assert "of the file's events are malformed" in find_verdict(facts).sentence
+    (found,) = (found for found in run_rules(facts, RULES).findings if found.rule.id == "GD906")
+    assert found.severity is Severity.WARNING
+
+
+def test_nothing_is_said_about_time_if_everything_happens_at_once(tmp_path: Path) -> None:
+    document = healthy().document()
+    for at, event in enumerate(document["traceEvents"]):
+        event |= {"ts": 5_000} | ({"dur": 9_000 - at} if event.get("cat") == "kernel" else {})
+    (tmp_path / "host_1.1.pt.trace.json").write_text(json.dumps(document))
+    facts = Facts(read_trace(str(tmp_path / "host_1.1.pt.trace.json")))
+    verdict = find_verdict(facts)
+    assert (verdict.limiter, "The times are wrong" in verdict.sentence) == ("unknown", True)
+    assert silent_families(facts, "cannot have run") >= ABOUT_TIME
 
 
 @pytest.mark.parametrize(

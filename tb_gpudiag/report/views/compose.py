@@ -57,7 +57,7 @@ def about(report: pb.Report) -> str:
     ]
     parts.append("recorded: " + (", ".join(kept) or "only the events"))
     if trace.malformed_events:
-        parts.append(count(trace.malformed_events, "malformed event") + " skipped")
+        parts.append(count(trace.malformed_events, "malformed event"))
     if trace.status == pb.TraceInfo.PARTIAL:
         parts.append("the file is cut off")
     if trace.status == pb.TraceInfo.WRITING:

@@ -59,8 +59,9 @@ def check(facts: Facts, _claimed: Claimed) -> RuleAnswer:
         )
     if bad:
         return Finding(
-            title=f"{number(bad, 'malformed event')} skipped",
-            summary="Everything else was read. The content of these events is missing from all figures.",
+            title=f"{number(bad, 'malformed event')}",
+            summary="Everything else was read. What these events hold is missing from all figures, or how "
+            "long they took, if that alone is wrong.",
             fix=Fix("If a tool rewrote the file, diagnose the file that the profiler wrote."),
             evidence=[*evidence, Evidence("Malformed share", share_of(bad, read + bad, "of all events"))],
             severity=Severity.WARNING.when(bad > SPOILS_SHARE * (read + bad)),

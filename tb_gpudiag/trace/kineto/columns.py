@@ -80,12 +80,11 @@ def part_of(fields: Fields) -> TracePart:
     thread, threads = _threads(fields, np.concatenate([span_rows, memory_rows, name_rows]))
     span_thread, memory_thread, name_thread = np.split(thread, np.cumsum([len(span_rows), len(memory_rows)]))
     names = fields.texts("thread_name", name_rows, cut=LONGEST_NAME).to_pylist()
-    spans, negative, missing = _spans(fields, span_rows, start_ns, (begin, end), (span_thread, threads))
+    spans, untimed = _spans(fields, span_rows, start_ns, (begin, end), (span_thread, threads))
     return TracePart(
         read=fields.count - int(malformed.sum()),
         malformed=fields.others + int(malformed.sum()),
-        negative_durations=negative,
-        missing_durations=missing,
+        untimed=untimed,
         spans=spans,
         memory=_memory(fields, memory_rows, start_ns, memory_thread, failed),
         threads=threads,
@@ -105,8 +104,8 @@ def _spans(
     start_ns: Int64,
     paired: tuple[Bool, Bool],
     threads: tuple[Int32, list[tuple[str, str]]],
-) -> tuple[SpanColumns, int, int]:
-    """Return the spans at these rows, how many of them have a negative duration, and how many have none.
+) -> tuple[SpanColumns, int]:
+    """Return the spans at these rows, and how many of them have a negative duration, or none.
 
     paired: masks of the events that begin and end a span. threads: as from _threads.
     """
@@ -118,8 +117,8 @@ def _spans(
     duration_ns, duration_known = fields.nanoseconds("duration_us")
     duration_ns, duration_known = duration_ns[rows], duration_known[rows]
     duration_known &= duration_ns <= LONGEST_NS
-    negative = duration_known & (duration_ns < 0)
-    duration_ns = np.where(duration_known & ~negative, duration_ns, 0)
+    timed = duration_known & (duration_ns >= 0)
+    duration_ns = np.where(timed, duration_ns, 0)
     work = are_among(category, *GPU_WORK_CATEGORIES)
     # On ROCm, the calls that start copies also have bytes.
     copies = are_among(category, Category.MEMCPY, Category.MEMSET)
@@ -164,7 +163,7 @@ def _spans(
         annotation=_annotations(fields, rows, numbers["sequence"] != NONE, category == Category.KERNEL),
         messages=_messages(fields, rows, name),
     )
-    return spans, int(negative.sum()), int((~duration_known & ~(begin | end)).sum())
+    return spans, int((~timed & ~(begin | end)).sum())
 
 
 def _implausible(fields: Fields, rows: Int64) -> Bool:

@@ -131,7 +131,7 @@ def test_values_of_other_types(tmp_path: Path) -> None:
     export.kernel("far", 2**62, 2**63 - 1, 6)
     export.call("cudaLaunchKernel", 900, 100, 7)
     trace = read_trace(str(export.write(tmp_path / "report.sqlite")))
-    assert trace.malformed_events == 2
+    assert trace.malformed_events == 3
     assert (trace.events.duration_ns >= 0).all()
 
 
