@@ -179,8 +179,11 @@ def test_text_after_the_events_need_not_be_json() -> None:
         (b'{"a":' * 100_000, TooDeep),
         (b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}", TooDeep),
         (b'{"traceEvents": [' + b"[" * 100_000 + b"]" * 100_000 + b"]}", TooDeep),
-        (b'{"traceEvents": [{"ph": "X", "args": ' + b'{"a":' * 1000 + b"1" + b"}" * 1000 + b"}]}", TooDeep),
-        (b'{"traceEvents": [{"ph": "X", "args": ' + b'{"a":' * 1000, TooDeep),
+        (
+            b'{"traceEvents": [{"ph": "X", "args": ' + b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b"}]}",
+            TooDeep,
+        ),
+        (b'{"traceEvents": [{"ph": "X", "args": ' + b'{"a":' * 100_000, TooDeep),
     ],
 )
 @with_each("limits", [Limits(), Limits(chunk_bytes=500)])

