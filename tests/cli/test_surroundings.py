@@ -68,6 +68,7 @@ def test_a_deleted_working_directory_is_said(command: str, tmp_path: Path) -> No
 def test_an_interrupt_while_a_command_is_imported_shows_no_traceback(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import os, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's background jobs ignore it
         "class Interrupting:\n"
         "    @staticmethod\n"
         "    def find_spec(name, path=None, target=None):\n"
