@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import os
@@ -155,12 +156,29 @@ def _call_on_signal(schedule: OnDemand) -> None:
         signal.signal(signal.SIGUSR2, arm)
 
 
+_of_thread = threading.local()
+"""`at_end`: kept as long as its thread lives."""
+
+
+class _AtEnd:
+    """Calls a function when it goes: on a thread that ends, torch can still end a recording of it."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call = call
+
+    def __del__(self) -> None:
+        self._call()
+
+
 class ClockRecorder:
     """Records steps as `schedule` says.
 
     While another profiler of the program is entered, whether it records or waits, nothing is recorded. Where
     one is entered during a recording, that ends first, and is not written. If this happens on another thread,
     which cannot end it, it is left as it is.
+
+    Only the thread that began a recording can end it, and a process crashes if it is left alive. So it
+    ends with that thread at the latest, and steps of other threads do not count for it.
     handler: gets the recordings. options: of `torch.profiler.profile`.
     """
 
@@ -171,6 +189,8 @@ class ClockRecorder:
         """What to record as well."""
         self._profiler: Any = None
         self._thread = 0
+        self._stepping = threading.Lock()
+        self._is_closed = False
         self._ranks = self._armed_at = self._step = 0
         self._says_why_not = True
 
@@ -189,9 +209,12 @@ class ClockRecorder:
         orders: why to record, and how many ranks do. Returns the name of the file, why, and since which step,
         where a recording was made. Raises whatever torch raises: then there is no recording any more.
         """
-        self._step = number
+        if not self._stepping.acquire(blocking=False):  # another thread steps, too
+            return None
         try:
-            made = None
+            if not self._is_here():
+                return None
+            self._step, made = number, None
             if self._profiler is not None:
                 with unseen():
                     made = self._go_on()
@@ -208,15 +231,27 @@ class ClockRecorder:
         except Exception:
             self._let_go()
             raise
+        finally:
+            self._stepping.release()
 
     def close(self) -> None:
-        """Write a recording that is under way."""
-        with contextlib.suppress(Exception):
-            if self._profiler is not None and self._has_session():
-                with unseen():
+        """Write a recording that is under way: one of another thread when that steps again, or ends."""
+        self._is_closed = True
+        self.end()
+        if self._profiler is not None:
+            logger.warning(
+                "gpudiag: another thread makes the recording: it is written when that steps again, or ends"
+            )
+
+    def end(self) -> None:
+        """Write a recording that this thread makes. Raises nothing."""
+        if self._profiler is not None and self._is_here():
+            with contextlib.suppress(Exception), unseen():
+                if self._has_session():
                     self._profiler.stop()
-        self._let_go()
-        other_profilers.unwatch(self._give_way)
+            self._let_go()
+        if self._is_closed and self._profiler is None:
+            other_profilers.unwatch(self._give_way)
 
     def _start(self) -> None:
         from torch.profiler import profile
@@ -227,7 +262,9 @@ class ClockRecorder:
             self._says_why_not = False
             return
         self._says_why_not = True
-        now = self._now
+        now, self._thread = self._now, threading.get_ident()
+        _of_thread.at_end = _AtEnd(self.end)
+        atexit.register(self.end)  # the end of the main thread comes too late
         self._profiler = profile(
             schedule=lambda _: now(self._step),
             on_trace_ready=lambda profiler: self._handler(profiler) if now.why else None,
@@ -235,7 +272,6 @@ class ClockRecorder:
         )
         self._profiler.step_num = self._armed_at = self._step
         self._profiler.gpudiag_ranks, self._ranks = now.ranks or self._ranks, 0
-        self._thread = threading.get_ident()
         self._profiler.start()
 
     def _go_on(self) -> tuple[str, str, int] | None:
@@ -254,11 +290,14 @@ class ClockRecorder:
                 return profiler.gpudiag_file, self._now.why, self._armed_at
         return None
 
+    def _is_here(self) -> bool:
+        """Whether no other thread makes a recording."""
+        return self._profiler is None or threading.get_ident() == self._thread
+
     def _has_session(self) -> bool:
         from torch.autograd import _profiler_enabled
 
-        is_here = threading.get_ident() == self._thread  # another thread's end of it would be the program's
-        return is_here and (not self._now.is_recording or _profiler_enabled())
+        return not self._now.is_recording or _profiler_enabled()
 
     def _give_way(self, profiler: Any) -> None:
         """Another profiler is about to begin. Raises nothing."""
@@ -266,7 +305,7 @@ class ClockRecorder:
         if ours is None or profiler is ours or profiler is ours.profiler:
             return
         ours.on_trace_ready = None
-        if self._has_session():
+        if self._is_here() and self._has_session():
             with contextlib.suppress(Exception), unseen():
                 ours.stop()
         self._drop("the program's own profiler began")
@@ -279,4 +318,5 @@ class ClockRecorder:
         if self._profiler is not None:
             other_profilers.forget(self._profiler)
             self._profiler = None
+            atexit.unregister(self.end)
         self._now.give_up()

@@ -222,6 +222,8 @@ class StepClock:
                 self._end_timed_step()
             except Exception as error:
                 self.fail(error)
+        elif self._recorder is not None:
+            self._recorder.end()  # it was closed on another thread
 
     def _end_timed_step(self) -> None:
         self._enter(OTHER)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,18 @@ class Session:
 
     def __init__(self, torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls: list[str] = []
+        self.threads: set[int] = set()
         self.records = False
         for name in ("prepare", "enable", "disable"):
             monkeypatch.setattr(torch.autograd.profiler, f"_{name}_profiler", self._call(name))
         monkeypatch.setattr(torch.autograd, "_profiler_enabled", lambda: self.records)
+        monkeypatch.setattr(torch.autograd.profiler, "_is_profiler_enabled", False)  # a dropped one leaves it
         monkeypatch.setattr(torch.profiler.profile, "export_chrome_trace", self._call("export"))
 
     def _call(self, name: str) -> Any:
         def call(*_: Any, **__: Any) -> None:
             self.calls.append(name)
+            self.threads.add(threading.get_ident())
             self.records = name == "enable"
 
         return call
@@ -146,6 +150,23 @@ def test_a_recording_is_left_alone_when_another_thread_begins_one(
         thread.join()
         steps(clock, 9)
     assert session.calls[before:] == ["program's"]
+
+
+@pytest.mark.parametrize("how", ["its thread steps again", "its thread ends"])
+def test_a_recording_ends_on_the_thread_that_began_it(
+    torch: Any, session: Session, tmp_path: Path, caplog: pytest.LogCaptureFixture, how: str
+) -> None:
+    with ThreadPoolExecutor(1) as training:
+        with recording_clock(torch, tmp_path) as clock:
+            training.submit(steps, clock, 4).result()
+            steps(clock, 9)
+        assert session.calls == RECORDING[:2]
+        assert "another thread makes the recording" in caplog.text
+        if how == "its thread steps again":
+            training.submit(steps, clock, 1).result()
+            assert session.calls == RECORDING
+    assert session.calls == RECORDING
+    assert len(session.threads) == 1
 
 
 def test_torch_is_as_it_was_after_the_last_clock(torch: Any, session: Session, tmp_path: Path) -> None:

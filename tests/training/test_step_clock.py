@@ -447,3 +447,36 @@ def test_a_drift_is_recorded_where_it_begins(
 def test_a_healthy_job_records_hardly_anything(torch: Any, tmp_path: Path) -> None:
     said = job(torch, tmp_path, 2, "none", 0, 0, STEPS)
     assert not [line for line in said if "recording" in line]
+
+
+ENDS_WHILE_IT_RECORDS = """
+import asyncio, sys
+import torch
+from tb_gpudiag import DiagnosisHandler
+
+clock = DiagnosisHandler(sys.argv[1]).step_clock(active=500, activities=[torch.profiler.ProfilerActivity.CPU])
+clock._recorder._schedule.arm()
+
+def train():
+    for _ in range(9):
+        torch.rand(4) + 1
+        clock.step()
+
+if sys.argv[2] == "closed":
+    with clock:
+        asyncio.run(asyncio.to_thread(train))
+else:
+    train()
+"""
+
+
+@pytest.mark.parametrize("how", ["closed", "not closed"])
+def test_a_program_may_end_while_the_clock_records(torch: Any, tmp_path: Path, how: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ENDS_WHILE_IT_RECORDS, tmp_path, how],
+        timeout=HANGS_S,
+        env=worker_environment(),
+        check=False,
+    )
+    assert done.returncode == 0
+    assert len(list(tmp_path.glob("*.pt.trace.json"))) == 1
