@@ -160,7 +160,7 @@ class DiagnosisHandler:
 
             try:
                 self._on_diagnosis(Report.FromString(answer.report))
-            except Exception:  # the user's code
+            except BaseException:  # the user's code, which may even exit: only this thread would end
                 logger.exception("gpudiag: on_diagnosis failed on %s", recording.path)
 
 

@@ -183,13 +183,24 @@ class DiagnosisQueue:
             if full:
                 self._waiting.popleft()
             if self._thread is None:
-                self._closing = self._abandoned = False
-                self._thread = threading.Thread(target=self._run, name="gpudiag-training", daemon=True)
-                atexit.register(self._at_exit)
-                self._thread.start()
+                self._start()
             self._changed.notify_all()
         if full:
             self._count_skipped()
+
+    def _start(self) -> None:
+        """Begin to diagnose what waits. Without a thread, skip it."""
+        self._closing = self._abandoned = False
+        thread = threading.Thread(target=self._run, name="gpudiag-training", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # there are too many, or the program ends
+            self.skipped += len(self._waiting)
+            self._waiting.clear()
+            logger.warning("gpudiag: a recording was not diagnosed: %s: run `gpudiag diagnose`", error)
+        else:
+            self._thread = thread
+            atexit.register(self._at_exit)
 
     def close(self, timeout_s: float) -> None:
         """Wait for the remaining diagnoses, then end the thread and the process."""

@@ -189,6 +189,27 @@ def test_a_full_disk_is_logged_and_leaves_nothing(
     assert re.search("No space left|is the disk full", message)
 
 
+def test_a_thread_that_cannot_start_costs_one_diagnosis(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(Helper, "ask", lambda *_: HelperAnswer(True, "done"))
+
+    def refused(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with handler(tmp_path / "log") as made:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refused)
+            made(FakeProfiler(b"{}"))
+        made.close(HANGS_S)
+        assert made.skipped == 1
+        made(FakeProfiler(b"{}"))
+    first, second = messages(caplog)
+    assert "was not diagnosed: can't start new thread: run `gpudiag diagnose`" in first
+    assert second == "gpudiag: done"
+    assert len(list((tmp_path / "log").iterdir())) == 2
+
+
 def test_a_folder_that_cannot_be_made_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").touch()
     with handler(tmp_path / "file" / "log") as made:
@@ -220,6 +241,23 @@ def test_failures_of_others_do_not_stop_it(
     assert "was not diagnosed" in found[0]
     assert found.count("gpudiag: on_diagnosis failed on " + got.reports[0].trace.path) == 1
     assert len(list((tmp_path / "log").iterdir())) == 3
+
+
+@pytest.mark.usefixtures("diagnosed_in_process")
+def test_a_callback_that_exits_does_not_end_the_diagnoses(
+    tmp_path: Path, profiler: FakeProfiler, caplog: pytest.LogCaptureFixture
+) -> None:
+    got = Diagnosed()
+
+    def on_diagnosis(report: object) -> None:
+        got(report)  # type: ignore[arg-type]
+        sys.exit("of the user")
+
+    with handler(tmp_path / "log", on_diagnosis=on_diagnosis) as made:
+        for count in (1, 2):
+            made(profiler)
+            got.expect(count)
+    assert sum("on_diagnosis failed" in message for message in messages(caplog)) == 2
 
 
 @pytest.mark.slow
