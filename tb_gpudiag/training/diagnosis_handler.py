@@ -58,18 +58,17 @@ class DiagnosisHandler:
         keep: int | None = None,
         writer: Any = None,
     ) -> None:
-        self._options = {"on_diagnosis": on_diagnosis, "keep": keep, "writer": writer}
-        self._arguments = (dir_name, worker_name, use_gzip)
         if keep is not None and keep < 1:
             raise ValueError(f"keep is {keep}: keep at least one recording, or None for all")
         own_events = isinstance(writer, str | os.PathLike)
         self._writer = None if own_events else writer
-        self._folder = os.fspath(dir_name)
-        _refuse_url("dir_name", self._folder)
+        _refuse_url("dir_name", os.fspath(dir_name))
+        self._folder = os.path.abspath(dir_name)  # the program may go to another directory
         _refuse_url("writer", os.fspath(writer) if own_events else "")
-        self._files = RecordingFiles(
-            worker_name, use_gzip=use_gzip, event_folder=os.fspath(writer) if own_events else ""
-        )
+        event_folder = os.path.abspath(writer) if own_events else ""
+        self._arguments = (self._folder, worker_name, use_gzip)
+        self._options = {"on_diagnosis": on_diagnosis, "keep": keep, "writer": event_folder or writer}
+        self._files = RecordingFiles(worker_name, use_gzip=use_gzip, event_folder=event_folder)
         self._kept = KeptFiles(keep) if keep is not None else None
         self._on_diagnosis = on_diagnosis
         self._queue = DiagnosisQueue(

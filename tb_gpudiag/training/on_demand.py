@@ -40,7 +40,7 @@ class OnDemand:
     def __init__(self, folder: str, *, active: int, warmup: int, slow_step: bool) -> None:
         if active < 1 or warmup < 0:
             raise ValueError(f"active is {active} and warmup {warmup}: record at least one step")
-        self._file = os.path.join(folder, ARMING_FILE)
+        self.file = os.path.join(folder, ARMING_FILE)
         self._active, self._warmup = active, warmup
         self._times = _StepTimes() if slow_step else None
         self._touched_ns = self._modified_ns()  # a file that is there already was meant for an earlier job
@@ -108,7 +108,7 @@ class OnDemand:
     def _modified_ns(self) -> int:
         """Return when the file was last touched; 0 if it does not exist."""
         with contextlib.suppress(OSError):
-            return os.stat(self._file).st_mtime_ns
+            return os.stat(self.file).st_mtime_ns
         return 0
 
 
@@ -144,10 +144,17 @@ class _StepTimes:
 
 def _call_on_signal(schedule: OnDemand) -> None:
     """Arm the schedule on SIGUSR2, unless the program handles that signal itself."""
-    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGUSR2"):
+    if not hasattr(signal, "SIGUSR2"):
         return
     before = signal.getsignal(signal.SIGUSR2)
-    if before in (signal.SIG_DFL, None) or getattr(before, "of_gpudiag", False):
+    if threading.current_thread() is not threading.main_thread():
+        if before == signal.SIG_DFL:
+            logger.warning(
+                "gpudiag: SIGUSR2 would end this process, because only its main thread can handle signals: "
+                "to record, touch %s",
+                schedule.file,
+            )
+    elif before in (signal.SIG_DFL, None) or getattr(before, "of_gpudiag", False):
 
         def arm(_number: int, _frame: FrameType | None) -> None:
             schedule.arm()

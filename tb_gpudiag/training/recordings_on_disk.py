@@ -68,7 +68,6 @@ class RecordingFiles:
 
         Raises whatever the profiler raises, and OSError.
         """
-        folder = os.path.abspath(folder)
         os.makedirs(folder, exist_ok=True)
         # Each time anew: a fork has another process id.
         worker = self._worker_name or f"{socket.gethostname()}_{os.getpid()}"
@@ -80,13 +79,14 @@ class RecordingFiles:
         try:
             profiler.export_chrome_trace(unfinished)
             # Kineto does not raise if it cannot write.
-            if not os.path.getsize(unfinished):
-                raise OSError(f"torch.profiler wrote an empty file to {folder}: is the disk full?")
+            if not (os.path.exists(unfinished) and os.path.getsize(unfinished)):
+                raise OSError(f"torch.profiler wrote no whole file to {folder}: is the disk full?")
             before_rename()
             os.replace(unfinished, path)
         except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(unfinished)
+            for left in (unfinished, f"{unfinished}.tmp"):  # Kineto writes the second one first
+                with contextlib.suppress(OSError):
+                    os.unlink(left)
             raise
         step = getattr(profiler, "step_num", None)
         # TensorBoard keeps one record per step.
@@ -96,7 +96,7 @@ class RecordingFiles:
     def _event_file(self, worker: str) -> str:
         """Return the worker's event file: one for each process, in a directory of its own."""
         if self._event_folder and self._events[0] != worker:
-            folder = os.path.join(os.path.abspath(self._event_folder), "gpudiag", worker)
+            folder = os.path.join(self._event_folder, "gpudiag", worker)
             name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{os.getpid()}"
             self._events = worker, os.path.join(folder, name)
         return self._events[1]

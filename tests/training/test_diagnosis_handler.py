@@ -171,13 +171,13 @@ def test_a_recording_appears_when_it_is_complete(tmp_path: Path, monkeypatch: py
     assert seen == [[], [], [], []]
 
 
-@pytest.mark.parametrize("left", [b"", b'{"traceEvents": ['])
+@pytest.mark.parametrize(("left", "ending"), [(b"", ""), (b'{"traceEvents": [', ""), (b"", ".tmp")])
 def test_a_full_disk_is_logged_and_leaves_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, left: bytes
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, left: bytes, ending: str
 ) -> None:
     class Full(FakeProfiler):
         def export_chrome_trace(self, path: str) -> None:
-            Path(path).write_bytes(left)
+            Path(path + ending).write_bytes(left)
             if left:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -208,6 +208,21 @@ def test_a_thread_that_cannot_start_costs_one_diagnosis(
     assert "was not diagnosed: can't start new thread: run `gpudiag diagnose`" in first
     assert second == "gpudiag: done"
     assert len(list((tmp_path / "log").iterdir())) == 2
+
+
+@pytest.mark.usefixtures("diagnosed_in_process")
+def test_a_program_may_go_to_another_directory(
+    tmp_path: Path, profiler: FakeProfiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    before.mkdir()
+    after.mkdir()
+    monkeypatch.chdir(before)
+    with handler("log", writer="events") as made:
+        monkeypatch.chdir(after)
+        made(profiler)
+    assert sorted(path.name for path in before.iterdir()) == ["events", "log"]
+    assert not list(after.iterdir())
 
 
 def test_a_folder_that_cannot_be_made_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

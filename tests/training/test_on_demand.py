@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from enum import Enum, auto
@@ -95,6 +96,23 @@ def test_a_program_that_uses_the_signal_keeps_it(tmp_path: Path) -> None:
     schedule = made(tmp_path)
     os.kill(os.getpid(), signal.SIGUSR2)
     assert (came, actions(schedule, 2)) == ([True], ["NONE"] * 2)
+
+
+def test_where_no_signal_can_be_handled_the_log_says_what_to_do(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def make() -> None:
+        thread = threading.Thread(target=made, args=(tmp_path,))
+        thread.start()
+        thread.join()
+
+    make()
+    (message,) = caplog.messages
+    assert "SIGUSR2 would end this process" in message
+    assert message.endswith(f"touch {tmp_path / 'profile-now'}")
+    made(tmp_path)
+    make()
+    assert len(caplog.messages) == 1
 
 
 def test_a_slow_step_records_the_next_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
