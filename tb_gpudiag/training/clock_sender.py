@@ -27,7 +27,7 @@ SEND_EVERY_S = 10.0
 MOST_ROWS: Final = 100_000
 
 TIME_LIMIT_S: Final = 120.0
-CLOSE_S: Final = 10.0
+CLOSE_S = 10.0
 MOST_FAILURES: Final = 3
 
 _T = TypeVar("_T")
@@ -84,6 +84,10 @@ class ClockSender:
         self._closing.set()
         if thread is not threading.current_thread():
             thread.join(CLOSE_S)
+            if thread.is_alive():
+                logger.warning(
+                    "gpudiag: the last steps were not written to %s in %g s", self._folder, CLOSE_S
+                )
         self._child.close()
 
     def _run(self) -> None:

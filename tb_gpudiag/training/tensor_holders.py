@@ -30,6 +30,7 @@ from types import (
     FrameType,
     FunctionType,
     GeneratorType,
+    GetSetDescriptorType,
     ModuleType,
 )
 from typing import Any, Final
@@ -153,7 +154,7 @@ class _Search:
         A closure's functions are one level above the generator that shares its variables.
         """
         closing = of <= self._found_before
-        if not of & self._open or (closing and not isinstance(holder, FunctionType)):
+        if not of & self._open or (closing and type(holder) is not FunctionType):
             return False
         self._contained = True
         if id(holder) in self._older and self._older[id(holder)]() is holder:
@@ -162,7 +163,7 @@ class _Search:
             self._measure(holder)
         codes = list(filter(_is_users, _reaching(holder, below)))
         self._codes[-2 if closing else -1].update(dict.fromkeys(codes))
-        if not isinstance(holder, (type, FunctionType)) and (not codes or hasattr(holder, "__dict__")):
+        if not _is(holder, (type, FunctionType)) and (not codes or _attributes(holder) is not None):
             return True  # what holds an object may be what keeps it; all objects of a class hold the class
         self._found |= of
         return False
@@ -173,16 +174,18 @@ class _Search:
         self._found_before = set(self._found)
 
     def _measure(self, holder: Any) -> None:
-        if self._shared is None and isinstance(holder, _CONTAINERS):
+        if self._shared is None and _is(holder, _CONTAINERS):
             self._shared = holder
             self._note_limit(holder, _entries(holder), _limit_of(holder))
-        elif self._shared is not None and any(v is self._shared for v in _attributes(holder).values()):
-            for name, value in _attributes(holder).items():
+            return
+        attributes = _attributes(holder) or {}
+        if self._shared is not None and any(value is self._shared for value in attributes.values()):
+            for name, value in attributes.items():
                 if _LIMIT.fullmatch(name):
                     self._note_limit(holder, _entries(self._shared), value)
 
     def _note_limit(self, holder: Any, entries: int, limit: Any) -> None:
-        if not isinstance(limit, int) or limit * self._size > _memory_bytes():
+        if type(limit) is not int or limit * self._size > _memory_bytes():
             return  # it never gets there
         if LEAST_ENTRIES * self._count <= entries < limit:
             self._limit = {"type": type(holder).__name__, "entries": entries, "limit": limit}
@@ -247,7 +250,7 @@ def _next_level(
     ours.update(map(id, [*searches, *map(vars, searches)]))
     following = list[Any]()
     for holder in gc.get_referrers(*level):
-        if id(holder) in ours or isinstance(holder, ModuleType) or _is_our_frame(holder):
+        if id(holder) in ours or _is(holder, ModuleType) or _is_our_frame(holder):
             continue
         below = here.intersection(map(id, gc.get_referents(holder)))
         of = set[tuple[int, int]]().union(*map(leads.__getitem__, below))
@@ -273,34 +276,54 @@ def _reaching(holder: Any, below: Container[int]) -> Iterable[CodeType]:
     if kind is dict:
         is_module = "__builtins__" in holder and "__name__" in holder
         return _naming(holder.values(), _names(holder, below)) if is_module else []
-    attributes, classes = _attributes(holder), [holder] if isinstance(holder, type) else kind.__mro__
-    names = _names(attributes, below)
-    return [code for one in classes for code in _naming(vars(one).values(), names)] if names else []
+    names = _names(_attributes(holder) or {}, below)
+    classes = [holder] if _is(holder, type) else _bases(kind)
+    return [code for one in classes for code in _naming(_members(one), names)] if names else []
 
 
 def _limit_of(container: Any) -> Any:
-    if isinstance(container, functools._lru_cache_wrapper):
+    if _is(container, functools._lru_cache_wrapper):
         return container.cache_parameters()["maxsize"]
-    return getattr(container, "maxlen", None)
+    return deque.maxlen.__get__(container) if _is(container, deque) else None  # type: ignore[attr-defined]
 
 
 def _entries(container: Any) -> int:
-    return container.cache_info().currsize if hasattr(container, "cache_info") else len(container)
+    if _is(container, functools._lru_cache_wrapper):
+        return container.cache_info().currsize
+    return next(kind.__len__(container) for kind in _CONTAINERS if _is(container, kind))
 
 
-def _attributes(holder: Any) -> Mapping[str, Any]:
-    found = getattr(holder, "__dict__", None)
-    return found if isinstance(found, Mapping) else {}
+def _is(value: Any, kinds: Any) -> bool:
+    """As isinstance, which may call the program's code: a property `__class__`."""
+    return issubclass(type(value), kinds)
+
+
+def _attributes(holder: Any) -> Mapping[str, Any] | None:
+    """Return what an object has in memory, without code of its class. None: it has no attributes."""
+    for kind in _bases(type(holder)):
+        slot = type.__getattribute__(kind, "__dict__").get("__dict__")
+        if type(slot) is GetSetDescriptorType:
+            found = slot.__get__(holder)
+            return dict.copy(found) if _is(found, dict) else found
+    return None
+
+
+def _bases(kind: type) -> tuple[type, ...]:
+    return type.__getattribute__(kind, "__mro__")  # type: ignore[no-any-return]
+
+
+def _members(of: type) -> Iterable[Any]:
+    return (_attributes(of) or {}).values()
 
 
 def _names(space: Mapping[Any, Any], below: Container[int]) -> frozenset[str]:
-    return frozenset(name for name, value in space.items() if isinstance(name, str) and id(value) in below)
+    return frozenset(name for name, value in space.items() if type(name) is str and id(value) in below)
 
 
 def _naming(values: Iterable[Any], names: frozenset[str]) -> Iterator[CodeType]:
     """Yield the functions among these values, and those of the classes among them, that use such a name."""
     for value in values:
-        inner = vars(value).values() if isinstance(value, type) else [value]
+        inner = _members(value) if _is(value, type) else [value]
         for code in (code for one in inner for code in _code_of(one)):
             yield from (one for one, used in _with_inner(code) if not names.isdisjoint(used))
 
@@ -310,21 +333,19 @@ def _with_inner(code: CodeType) -> Iterator[tuple[CodeType, Iterable[str]]]:
     of it."""
     yield code, code.co_names
     for one in code.co_consts:
-        if isinstance(one, CodeType):
+        if type(one) is CodeType:
             yield code if one.co_name in COMPREHENSIONS else one, one.co_names
 
 
 def _code_of(function: Any) -> list[CodeType]:
     """Return the code of a function, a method, a property or a wrapper of one; else nothing."""
-    if isinstance(function, property):
+    if _is(function, property):
         function = function.fget
-    if isinstance(function, (staticmethod, classmethod)):
+    if _is(function, (staticmethod, classmethod)):
         function = function.__func__
-    while isinstance(function, (FunctionType, functools._lru_cache_wrapper)) and hasattr(
-        function, "__wrapped__"
-    ):
+    while _is(function, (FunctionType, functools._lru_cache_wrapper)) and hasattr(function, "__wrapped__"):
         function = function.__wrapped__
-    return [function.__code__] if isinstance(function, FunctionType) else []
+    return [function.__code__] if type(function) is FunctionType else []
 
 
 def _name_of(code: CodeType) -> str:
@@ -350,7 +371,7 @@ def _memory_bytes() -> float:
 
 
 def _is_our_frame(holder: Any) -> bool:
-    return isinstance(holder, FrameType) and holder.f_code.co_filename.startswith(_OWN)
+    return type(holder) is FrameType and holder.f_code.co_filename.startswith(_OWN)
 
 
 def _is_users(code: CodeType) -> bool:

@@ -9,7 +9,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -223,16 +223,41 @@ def cached(values: list[Any]) -> Any:
     return get
 
 
-def test_an_object_that_cannot_be_looked_at_costs_only_the_holders(
-    tensors: list[Any], caplog: pytest.LogCaptureFixture
-) -> None:
-    class Hostile:
-        @property
-        def __dict__(self) -> Any:  # type: ignore[override]
-            raise OSError("no")
+class Lazy(list[Any]):
+    """One whose every look at it is noted."""
 
-    hostile = Hostile()
-    object.__setattr__(hostile, "values", list(tensors))
+    looks: ClassVar[list[str]] = []
+
+    @property
+    def __class__(self) -> Any:
+        self.looks.append("__class__")
+        return Lazy
+
+    def __getattribute__(self, name: str) -> Any:
+        Lazy.looks.append(name)
+        return super().__getattribute__(name)
+
+    def __len__(self) -> int:
+        Lazy.looks.append("__len__")
+        return super().__len__()
+
+
+def test_no_code_of_what_holds_tensors_is_called(tensors: list[Any]) -> None:
+    outer = Lazy([lazy := Lazy(tensors)])
+    object.__setattr__(outer, "capacity", lazy)
+    Lazy.looks.clear()
+    found = Found(tensors)
+    assert Lazy.looks == []
+    assert (found.levels != [], len(outer)) == (True, 1)
+
+
+def test_what_cannot_be_looked_at_costs_only_the_holders(
+    tensors: list[Any], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> list[Any]:
+        raise OSError("no")
+
+    monkeypatch.setattr(gc, "get_referrers", refused)
     references = {SIZE: [weakref.ref(tensor) for tensor in tensors]}
     tensors.clear()
     assert holders(references, {}) == []
