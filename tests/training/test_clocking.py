@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tb_gpudiag.service.processes.child import Child, ChildEnded
 from tb_gpudiag.trace.step_clocks.clock_state import ClockRecording, read_state
+from tb_gpudiag.training import clock_sender
+from tb_gpudiag.training.clock_sender import ClockSender
 from tb_gpudiag.training.clocking import ClockLines, RankClock
 from tb_gpudiag.vocabulary.written import TAGS
 from tests.training.test_step_drift import COLUMNS, steps
@@ -91,3 +95,25 @@ def test_tensorboard_shows_a_line_per_step(tmp_path: Path) -> None:
     scalars = events.Scalars("gpudiag/clock/step_ms")
     assert [one.step for one in scalars] == list(range(50))
     assert scalars[7].value == pytest.approx(steps(50)[7, 1])
+
+
+def test_a_clock_that_gives_up_its_last_steps_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked, released = threading.Event(), threading.Event()
+
+    def ask(*_: object) -> None:
+        asked.set()
+        released.wait()
+        raise ChildEnded(1)
+
+    monkeypatch.setattr(Child, "ask", ask)
+    monkeypatch.setattr(Child, "close", lambda _: released.set())
+    monkeypatch.setattr(clock_sender, "SEND_EVERY_S", 0.0)
+    monkeypatch.setattr(clock_sender, "CLOSE_S", 0.0)
+    sender = ClockSender(str(tmp_path), lambda: (0, 1))
+    sender.start()
+    asked.wait()
+    sender.close()
+    (message,) = caplog.messages
+    assert f"the last steps were not written to {tmp_path}" in message
