@@ -67,7 +67,8 @@ class DiagnosisHandler:
         _refuse_url("writer", os.fspath(writer) if own_events else "")
         event_folder = os.path.abspath(writer) if own_events else ""
         self._arguments = (self._folder, worker_name, use_gzip)
-        self._options = {"on_diagnosis": on_diagnosis, "keep": keep, "writer": event_folder or writer}
+        given = event_folder or writer
+        self._options: dict[str, Any] = {"on_diagnosis": on_diagnosis, "keep": keep, "writer": given}
         self._files = RecordingFiles(worker_name, use_gzip=use_gzip, event_folder=event_folder)
         self._kept = KeptFiles(keep) if keep is not None else None
         self._on_diagnosis = on_diagnosis

@@ -284,13 +284,14 @@ def _reaching(holder: Any, below: Container[int]) -> Iterable[CodeType]:
 def _limit_of(container: Any) -> Any:
     if _is(container, functools._lru_cache_wrapper):
         return container.cache_parameters()["maxsize"]
-    return deque.maxlen.__get__(container) if _is(container, deque) else None  # type: ignore[attr-defined]
+    return deque.maxlen.__get__(container) if _is(container, deque) else None
 
 
 def _entries(container: Any) -> int:
     if _is(container, functools._lru_cache_wrapper):
         return container.cache_info().currsize
-    return next(kind.__len__(container) for kind in _CONTAINERS if _is(container, kind))
+    kinds: Iterable[Any] = _CONTAINERS
+    return next(kind.__len__(container) for kind in kinds if _is(container, kind))
 
 
 def _is(value: Any, kinds: Any) -> bool:
@@ -309,7 +310,7 @@ def _attributes(holder: Any) -> Mapping[str, Any] | None:
 
 
 def _bases(kind: type) -> tuple[type, ...]:
-    return type.__getattribute__(kind, "__mro__")  # type: ignore[no-any-return]
+    return type.__getattribute__(kind, "__mro__")
 
 
 def _members(of: type) -> Iterable[Any]:

@@ -228,7 +228,7 @@ class Lazy(list[Any]):
 
     looks: ClassVar[list[str]] = []
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> Any:
         self.looks.append("__class__")
         return Lazy
