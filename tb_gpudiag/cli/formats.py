@@ -141,7 +141,7 @@ def _rendered(document: Document, kind: str, *, on_one_screen: bool) -> str:
         return document_markdown(document)
     from tb_gpudiag.report.views.screen import PLAIN_WIDTH
 
-    columns = os.environ.get("COLUMNS", "")
+    columns = os.environ.get("COLUMNS", "")[:4]  # no screen is wider
     width = int(columns) if columns.isdecimal() and int(columns) else PLAIN_WIDTH
     if on_one_screen:
         from tb_gpudiag.report.views.screen import screen_text

@@ -147,7 +147,8 @@ def test_every_format_on_standard_output_and_in_a_file(
 
 
 @pytest.mark.parametrize(
-    ("columns", "width"), [("70", 70), ("140", 140), ("", 110), ("0", 110), ("wide", 110)]
+    ("columns", "width"),
+    [("70", 70), ("140", 140), ("", 110), ("0", 110), ("wide", 110), ("9" * 5_000, 9_999)],
 )
 def test_text_in_a_pipe_is_as_wide_as_the_environment_says(
     columns: str, width: int, log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
