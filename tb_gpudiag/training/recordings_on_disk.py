@@ -4,6 +4,7 @@ ranks."""
 from __future__ import annotations
 
 import contextlib
+import gzip
 import os
 import re
 import socket
@@ -78,8 +79,7 @@ class RecordingFiles:
         path = os.path.join(folder, name + compressed)
         try:
             profiler.export_chrome_trace(unfinished)
-            # Kineto does not raise if it cannot write.
-            if not (os.path.exists(unfinished) and os.path.getsize(unfinished)):
+            if _is_empty(unfinished):
                 raise OSError(f"torch.profiler wrote no whole file to {folder}: is the disk full?")
             before_rename()
             os.replace(unfinished, path)
@@ -100,6 +100,16 @@ class RecordingFiles:
             name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{os.getpid()}"
             self._events = worker, os.path.join(folder, name)
         return self._events[1]
+
+
+def _is_empty(path: str) -> bool:
+    """Whether Kineto could not write: it raises nothing, and torch packs even a file without content."""
+    with (
+        contextlib.suppress(OSError, EOFError),
+        (gzip.open if path.endswith(".gz") else open)(path, "rb") as file,
+    ):
+        return not file.read(1)
+    return True
 
 
 def worker_and_time(name: str) -> tuple[str, int] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import inspect
 import logging
 import os
@@ -171,17 +172,25 @@ def test_a_recording_appears_when_it_is_complete(tmp_path: Path, monkeypatch: py
     assert seen == [[], [], [], []]
 
 
-@pytest.mark.parametrize(("left", "ending"), [(b"", ""), (b'{"traceEvents": [', ""), (b"", ".tmp")])
+@pytest.mark.parametrize(
+    ("left", "ending", "use_gzip"),
+    [
+        (b"", "", False),
+        (b'{"traceEvents": [', "", False),
+        (b"", ".tmp", False),
+        (gzip.compress(b""), "", True),
+    ],
+)
 def test_a_full_disk_is_logged_and_leaves_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, left: bytes, ending: str
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, left: bytes, ending: str, *, use_gzip: bool
 ) -> None:
     class Full(FakeProfiler):
         def export_chrome_trace(self, path: str) -> None:
             Path(path + ending).write_bytes(left)
-            if left:
+            if left and not use_gzip:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    with handler(tmp_path / "log") as made:
+    with handler(tmp_path / "log", use_gzip=use_gzip) as made:
         made(Full(b""))
     assert not list((tmp_path / "log").iterdir())
     (message,) = messages(caplog)
