@@ -180,6 +180,7 @@ def test_a_recording_appears_when_it_is_complete(tmp_path: Path, monkeypatch: py
         (b"", ".tmp", False),
         (gzip.compress(b""), "", True),
     ],
+    ids=["empty", "half", "no name yet", "packed"],
 )
 def test_a_full_disk_is_logged_and_leaves_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, left: bytes, ending: str, *, use_gzip: bool
