@@ -148,8 +148,8 @@ class _Wire:
             return _varint(number | 1) + struct.pack("<d", value)
         elif isinstance(value, Deep):
             inside = _nested(number, value.depth)
-        else:
-            inside = str(value).encode("utf-8", "surrogatepass")
+        else:  # what is shared in a dict would be written without an end
+            inside = ("" if isinstance(value, dict) else str(value)).encode("utf-8", "surrogatepass")
         return _varint(number | 2) + _varint(len(inside)) + inside
 
 
