@@ -6,6 +6,7 @@ import contextlib
 import logging
 import math
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
@@ -85,6 +86,9 @@ class StepClock:
         self._sender: Any = sender
         self._undo = contextlib.ExitStack()
         self._hooks: list[_Hook] = []  # of the model
+        self._has_hooks = True
+        self._loops: weakref.WeakSet[object] = weakref.WeakSet()
+        """Those that end without a last batch are let go of."""
         self._backward, self._gradients, self._backward_end = (
             _Hook(self, do) for do in (self._on_backward, self._on_gradients, self._on_backward_end)
         )
@@ -164,12 +168,24 @@ class StepClock:
     def begin_waiting(self) -> None:
         """The loader begins to do something."""
         if not self.left:
+            if not self._has_hooks and self.is_on:
+                self._put_hooks(True)
             self._enter(INPUT)
 
     def end_waiting(self) -> None:
         """It has done it."""
         if not self.left:
             self._enter(OTHER)
+
+    def begin_loop(self, batches: object) -> None:
+        """A loop over batches begins, perhaps inside another one."""
+        self._loops.add(batches)
+
+    def end_loop(self, batches: object) -> None:
+        """It has no batch left. After all loops the model has no hooks: TorchScript cannot compile them."""
+        self._loops.discard(batches)
+        if not self._loops:
+            self._put_hooks(False)
 
     def fail(self, error: Exception) -> None:
         """Turn the clock off. The optimizer's hooks stay until it is closed: torch may be calling them."""
@@ -263,10 +279,14 @@ class StepClock:
 
     def _listen(self) -> None:
         """Begin to time phases, or stop: a model without hooks is faster."""
-        for hook in self._hooks:
-            hook.put(not self.left)
+        self._put_hooks(not self.left)
         if self._gpu is not None:
             self._gpu.restart(OTHER if not self.left else None)
+
+    def _put_hooks(self, there: bool) -> None:
+        self._has_hooks = there
+        for hook in self._hooks:
+            hook.put(there)
 
     def _add_untimed(self) -> None:
         """Add the steps since the last one whose phases were timed."""
@@ -355,8 +375,7 @@ class StepClock:
         if not self.is_on:
             return
         self.is_on, self.left = False, 0
-        for hook in self._hooks:
-            hook.put(False)
+        self._put_hooks(False)
         with contextlib.suppress(Exception):
             if self._ends_ns:
                 self._add_untimed()
@@ -392,6 +411,7 @@ class _TimedBatches:
 
     def __init__(self, clock: StepClock, batches: Iterator[Any]) -> None:
         self._clock, self._batches = clock, batches
+        clock.begin_loop(self)
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -400,5 +420,8 @@ class _TimedBatches:
         self._clock.begin_batch()
         try:
             return next(self._batches)
+        except StopIteration:
+            self._clock.end_loop(self)
+            raise
         finally:
             self._clock.end_waiting()

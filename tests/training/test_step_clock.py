@@ -272,6 +272,26 @@ def test_a_model_with_hooks_can_be_copied_and_saved(torch: Any, now: Time, tmp_p
     assert loop.rows()[0]["forward"] == 0
 
 
+def test_after_a_loop_the_model_can_be_compiled_to_torchscript(torch: Any, now: Time, tmp_path: Path) -> None:
+    loop = Loop(torch, now, tmp_path)
+    for _ in range(2):
+        for batch in loop.clock(loop.batches(2)):
+            for _validation in loop.clock([batch]):
+                pass
+            loop.forward_and_backward(batch)
+            loop.optimizer.step()
+        assert not loop.model._forward_pre_hooks
+        assert not loop.model._forward_hooks
+    plain = torch.nn.Linear(4, 4)
+    with handler(tmp_path) as made, made.step_clock(plain) as clock:
+        for _ in clock(range(2)):
+            plain(torch.rand(2, 4)).sum().backward()
+        assert clock.is_on
+        assert torch.jit.script(plain)(torch.zeros(2, 4)).shape == (2, 4)
+    loop.clock.close()
+    assert [row["forward"] for row in loop.rows()] == [20] * 4
+
+
 @pytest.mark.parametrize("output", [{"loss": 0}, [None, 0], (0,), {"a": {"b": 0}}])
 def test_the_loss_may_be_anywhere_in_an_output(torch: Any, output: Any) -> None:
     tensor = torch.rand(2, requires_grad=True) * 2
