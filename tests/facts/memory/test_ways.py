@@ -51,7 +51,7 @@ class Job:
             return self.snapshot.allocate(mib * MIB, at=self.now, stack=stack)
 
     def forward(self, blocks: float) -> list[int]:
-        layers = [layer for _ in range(12) for layer in LAYERS][: round(3 * blocks)]
+        layers = [named for _ in range(12) for named in LAYERS][: round(3 * blocks)]
         return [self.allocate(mib, layer(line)) for line, mib in layers]
 
     def backward(self, held: list[int]) -> None:
