@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
+import re
+import zlib
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -68,8 +69,6 @@ def _said(assistant: Assistant, question: str, *about: str | int) -> str:
 def _unpacked(content: bytes) -> Iterator[bytes]:
     """The content of a file, and what is packed in it."""
     yield content
-    for part in content.split(b"\x1f\x8b")[1:]:
-        try:
-            yield gzip.decompress(b"\x1f\x8b" + part)
-        except (OSError, EOFError):
-            continue  # those two bytes were no start of gzip
+    for start in re.finditer(rb"\x1f\x8b\x08", content):
+        with suppress(zlib.error):  # those bytes were no start of gzip
+            yield zlib.decompressobj(wbits=31).decompress(content[start.start() :])
