@@ -74,7 +74,7 @@ def numbers(source: str) -> list[str]:
 def _constants(source: str) -> Iterable[tuple[str, ast.expr]]:
     for node in ast.parse(source).body:
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value:
-            yield ast.unparse(node).split(" = ")[0], node.value
+            yield (ast.get_source_segment(source, node) or "").split(" = ")[0], node.value
 
 
 def _is_number(value: ast.expr) -> bool:
