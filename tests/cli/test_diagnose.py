@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pickle
@@ -313,6 +314,25 @@ def test_a_file_is_written_completely_or_not_at_all(
     assert "No space left" in capsys.readouterr().err
     assert out.read_text() == "old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log", "report.html"]
+
+
+def test_what_others_write_to_the_same_file_is_left_alone(log: Path, tmp_path: Path) -> None:
+    """Processes in two containers may have the same number."""
+    theirs = tmp_path / f".report.json.{os.getpid()}.tmp"
+    theirs.write_text("unfinished")
+    assert main(["diagnose", str(log), "--format", "json", "-o", str(tmp_path / "report.json")]) == 0
+    assert theirs.read_text() == "unfinished"
+
+
+def test_odd_names_of_the_output(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    longest = tmp_path / ("x" * 255)
+    assert main(["diagnose", str(log), "-o", str(longest)]) == 0
+    assert longest.stat().st_size
+    circle = tmp_path / "circle"
+    circle.symlink_to(circle)
+    for name, number in ((circle, errno.ELOOP), (tmp_path / ("x" * 256), errno.ENAMETOOLONG)):
+        assert main(["diagnose", str(log), "-o", str(name)]) == 2
+        assert f"cannot be written: {os.strerror(number)}" in capsys.readouterr().err
 
 
 def test_a_link_stays_a_link(log: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -42,15 +43,18 @@ def whole_file(target: Path) -> Iterator[IO[bytes]]:
     """Open a file that replaces the target if nothing fails. A pipe or device is written directly."""
     temporary: Path | None = None
     try:
-        target = target.resolve()  # replace the target of a link, not the link
-        if target.exists() and not target.is_file():
-            if target.is_dir():
-                raise UsageError("it is a directory", where=str(target), remedy="name a file")
+        target = Path(os.path.realpath(target))  # replace the target of a link, not the link
+        mode = _mode(target)
+        if stat.S_ISDIR(mode):
+            raise UsageError("it is a directory", where=str(target), remedy="name a file")
+        if not stat.S_ISREG(mode):
             with open(target, "wb") as file:
                 yield file
             return
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-        with open(temporary, "xb") as file:
+        # A process elsewhere may write to the same folder, and have the same number.
+        unfinished = target.with_name(f".gpudiag.{os.urandom(8).hex()}.tmp")
+        with open(unfinished, "xb") as file:
+            temporary = unfinished
             yield file
         temporary.replace(target)
     except OSError as error:
@@ -58,3 +62,11 @@ def whole_file(target: Path) -> Iterator[IO[bytes]]:
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+def _mode(target: Path) -> int:
+    """Return the kind of the file; that of a regular one if there is none. Raises OSError."""
+    try:
+        return os.stat(target).st_mode
+    except FileNotFoundError:
+        return stat.S_IFREG
