@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.trace.files.copying import whole_file
+from tb_gpudiag.trace.files.local_search import is_recording
 
 if TYPE_CHECKING:
     from tb_gpudiag.report import report_pb2 as pb
@@ -168,6 +169,15 @@ def has_interactive_html() -> bool:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write the whole file or nothing: nobody reads half a report, and after an error the old file stays."""
+    """Write the whole file or nothing: nobody reads half a report, and after an error the old file stays.
+
+    Raises UsageError: it would replace a recording. `-o *.json` names one.
+    """
+    if is_recording(str(path)):
+        raise UsageError(
+            "it is a recording, which is never overwritten",
+            where=str(path),
+            remedy="name another file",
+        )
     with whole_file(path) as file:
         file.write(content)

@@ -12,6 +12,7 @@ import pytest
 from tb_gpudiag.cli.main import main
 from tb_gpudiag.facts.facts import Facts
 from tb_gpudiag.report.diagnosis import Progress, read_facts
+from tb_gpudiag.trace.files.file_names import MAGIC
 from tb_gpudiag.trace.files.find import TraceFile
 from tests.builder import EPOCH_NS, CompileLogBuilder, SnapshotBuilder, TraceBuilder
 from tests.report.reports import slow_loader
@@ -314,6 +315,32 @@ def test_a_file_is_written_completely_or_not_at_all(
     assert "No space left" in capsys.readouterr().err
     assert out.read_text() == "old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log", "report.html"]
+
+
+@pytest.mark.parametrize("name", ["a.pt.trace.json", "renamed.txt", "snapshot.bin", "base.sqlite", "base.db"])
+def test_a_report_replaces_no_recording(
+    name: str, log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of `-o *.json`, a shell makes `-o FIRST.json SECOND.json`."""
+    first, trace = tmp_path / name, next(log.glob("slow/*"))
+    if name == "snapshot.bin":
+        SnapshotBuilder().write(tmp_path).rename(first)
+    elif name.startswith("base"):
+        first.write_bytes(MAGIC + bytes(100))
+    else:
+        first.write_bytes(trace.read_bytes())
+    before = first.read_bytes()
+    for kind in ("json", "text"):
+        assert main(["diagnose", str(trace), "--format", kind, "-o", str(first)]) == 2
+        assert "never overwritten" in capsys.readouterr().err
+    assert main(["sql", str(trace), "SELECT 1", "--format", "arrow", "-o", str(first)]) == 2
+    assert first.read_bytes() == before
+
+
+def test_a_report_replaces_one_of_before(log: Path, tmp_path: Path) -> None:
+    for kind in ("text", "json", "html", "markdown"):
+        for _ in range(2):
+            assert main(["diagnose", str(log), "--format", kind, "-o", str(tmp_path / f"x.{kind}")]) == 0
 
 
 def test_what_others_write_to_the_same_file_is_left_alone(log: Path, tmp_path: Path) -> None:

@@ -19,11 +19,13 @@ from tb_gpudiag.trace.files.file_names import (
     DUMP_HEAD_BYTES,
     EXPORT_HEAD_BYTES,
     FILES_REMEMBERED,
+    MAGIC,
     Found,
     TraceFile,
     clock_of,
     exported_path,
     folder_file,
+    is_database,
     is_dump,
     is_export,
     is_memory_viz_page,
@@ -63,6 +65,23 @@ def find_local(root: str, found: Found, also: Sequence[str], tell: Callable[[], 
         _LocalSearch(found, inside, tell).below(root)
     else:
         found.files.append(_local_file(root, ".", _content(status), ""))
+
+
+def is_recording(path: str) -> bool:
+    """Return whether a local file is one that a search finds, or begins like one."""
+    try:
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode):
+            return False
+        content, name = _content(status), os.path.basename(path)
+        return (
+            kind_of(name) in CERTAIN
+            or is_database(first_bytes(path, len(MAGIC)))
+            or any(_begins_like(kind, path, "", content) for kind in ("snapshot", "trace"))
+            or _is_dump(path, "", content)
+        )
+    except (OSError, TraceError):
+        return False
 
 
 class _Place(NamedTuple):
