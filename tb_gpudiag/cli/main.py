@@ -23,6 +23,7 @@ from tb_gpudiag.errors import GpudiagError, is_out_of_memory
 from tb_gpudiag.service.processes.process_setup import (
     do_without_pandas,
     ended_by_interrupts,
+    handle_requests_to_end,
     use_environment,
     without_collecting,
 )
@@ -92,6 +93,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Import only the subcommand that runs: `explain` needs no protobuf.
     with without_collecting(), ended_by_interrupts(is_own_process):
         command = importlib.import_module(f"tb_gpudiag.cli.{parsed.command}")
+    if is_own_process:
+        handle_requests_to_end(signal.SIG_DFL, signal.default_int_handler)
     # Before it ends, Python would search all modules for garbage: 7% of a short command.
     atexit.register(gc.freeze)
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import signal
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, ParamSpec
@@ -14,6 +15,7 @@ from tb_gpudiag.cli.assistant_rows import AnswerData
 from tb_gpudiag.errors import GpudiagError, UsageError
 from tb_gpudiag.report.wire import dump
 from tb_gpudiag.service.index.roots import roots_from
+from tb_gpudiag.service.processes.process_setup import handle_requests_to_end
 from tb_gpudiag.service.service import Service
 from tb_gpudiag.service.settings import settings_from
 from tb_gpudiag.trace.files.source import is_remote
@@ -49,6 +51,8 @@ def run(arguments: Sequence[str]) -> int:
             "the Model Context Protocol's Python SDK is not installed, or older than version 2",
             remedy="pip install 'tb-gpudiag[mcp]'",
         ) from None
+    # The SDK's thread that reads the input would keep the process. Nothing is left unfinished.
+    handle_requests_to_end(signal.default_int_handler, signal.SIG_DFL)
     with contextlib.closing(Service(roots_from(parsed.path, None), settings_from())) as service:
         server(Assistant(service), parsed.path).run("stdio")
     return 0

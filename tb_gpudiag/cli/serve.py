@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import signal
 import sys
 import webbrowser
 from collections.abc import Sequence
@@ -26,8 +25,6 @@ def run(arguments: Sequence[str]) -> int:
 def serve(server: PageServer, *, open_page: bool) -> int:
     """Say the address, and serve until Ctrl-C."""
     print(f"{server.url} (Ctrl-C stops it)", flush=True)
-    # A service manager stops it as Ctrl-C does.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if open_page:
         webbrowser.open(server.url)
     with contextlib.suppress(KeyboardInterrupt):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -20,11 +22,13 @@ from tb_gpudiag.cli.main import main
 from tb_gpudiag.errors import UsageError
 from tb_gpudiag.report.views.brief import TOKENS, tokens
 from tb_gpudiag.service.index.roots import Root
+from tb_gpudiag.service.processes.process_setup import worker_environment
 from tb_gpudiag.service.service import Service
 from tb_gpudiag.service.settings import Settings
 from tb_gpudiag.trace.step_clocks.clock_state import read_state
 from tb_gpudiag.training.clocking import RankClock
 from tests.builder import TraceBuilder
+from tests.patience import HANGS_S
 from tests.simulator import simulate
 from tests.simulator.jobs import DistributedJob, simulate_job
 from tests.simulator.scenarios import SHORT
@@ -154,6 +158,39 @@ def test_a_client_over_stdio_asks_its_way_from_runs_to_a_gap(log: Path, tmp_path
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="other systems have no such signals")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_ends_when_it_is_asked_to_although_the_client_stays(
+    number: int, log: Path, tmp_path: Path
+) -> None:
+    program = f"""
+import signal, sys
+from tb_gpudiag.cli.main import main
+
+signal.signal({signal.SIGINT}, signal.default_int_handler)  # a shell's background jobs ignore it
+sys.exit(main())
+"""
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    with subprocess.Popen(
+        [sys.executable, "-c", program, "mcp", str(log)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=0,
+        env={**worker_environment(), "GPUDIAG_CACHE_DIR": str(tmp_path)},
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+        process.stdin.write(json.dumps(request).encode() + b"\n")
+        assert b"gpudiag" in process.stdout.readline()
+        process.send_signal(number)
+        try:
+            assert process.wait(HANGS_S) == -number
+        finally:
+            process.kill()
+
+
 def test_no_answer_has_a_path_of_this_machine(assistant: Assistant, log: Path) -> None:
     (slow,) = [row["trace"] for row in assistant.list_runs()["traces"] if row["run"] == "slow"]
     for answer in (assistant.list_runs(), assistant.diagnose(slow), assistant.memory(slow)):

@@ -29,12 +29,13 @@ HOSTS = [
 ]
 
 
-# A shell that runs the tests in the background lets all of their processes ignore Ctrl-C.
+# A shell that runs the tests in the background lets all of their processes ignore Ctrl-C, `nohup` SIGHUP.
 PROGRAM = """
 import signal, sys
 from tb_gpudiag.cli.main import main
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 sys.exit(main())
 """
 
@@ -42,13 +43,13 @@ sys.exit(main())
 class Serve:
     """A `gpudiag serve` process."""
 
-    def __init__(self, log: Path, cache: Path) -> None:
+    def __init__(self, log: Path | None, cache: Path) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, "serve", str(log), "--port", "0"],
+            [sys.executable, "-c", PROGRAM, "serve", *([str(log)] if log else []), "--port", "0"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**worker_environment(), "GPUDIAG_CACHE_DIR": str(cache)},
+            env={**worker_environment(), "GPUDIAG_CACHE_DIR": str(cache), "TMPDIR": str(cache.parent)},
         )
         assert self.process.stdout is not None
         found = re.match(r"http://127\.0\.0\.1:(\d+)/ ", self.process.stdout.readline())
@@ -99,6 +100,15 @@ def test_the_page_its_routes_and_who_may_ask(serve: Serve) -> None:
     for path in ("/etc/passwd", "/static/../plugin.py", "/static/%2e%2e/plugin.py", "/nothing"):
         assert serve.get(path)[0].status == 404
     assert serve.stop(signal.SIGINT) == (0, "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_dropped_files_are_deleted_however_it_is_asked_to_end(number: int, tmp_path: Path) -> None:
+    """SIGHUP: its terminal is closed."""
+    started = Serve(None, tmp_path / "cache")
+    assert [path.name[:15] for path in tmp_path.iterdir()] == ["gpudiag-dropped"]
+    assert started.stop(number) == (0, "")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_port_that_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

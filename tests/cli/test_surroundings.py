@@ -1,4 +1,5 @@
-"""Commands in odd surroundings: outputs that are closed or cannot show all, a deleted directory, Ctrl-C."""
+"""Commands in odd surroundings: outputs that are closed or cannot show all, a deleted directory, Ctrl-C and
+other requests to end."""
 
 from __future__ import annotations
 
@@ -86,3 +87,38 @@ def test_an_interrupt_while_a_command_is_imported_shows_no_traceback(tmp_path: P
         env=environment,
     )
     assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
+
+
+# It is asked to end when the copy has begun. Whoever runs the tests may have their processes ignore that.
+ENDED = """
+import os, signal, sys
+from tb_gpudiag.cli.main import main
+from tb_gpudiag.trace.credentials import scrubbed_copy
+
+number = int(sys.argv.pop(1))
+signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+def begin(*_):
+    yield b"["
+    os.kill(os.getpid(), number)
+    yield b"]"
+
+scrubbed_copy._cleaned = begin
+sys.exit(main())
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="other systems have no such signals")
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_command_that_is_asked_to_end_leaves_no_unfinished_file(name: str, tmp_path: Path) -> None:
+    path = slow_loader().write(tmp_path)
+    number = str(int(getattr(signal, name)))
+    done = subprocess.run(
+        [sys.executable, "-c", ENDED, number, "scrub", str(path), "-o", str(tmp_path / "copy.json")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=HANGS_S,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "gpudiag: interrupted\n")
+    assert list(tmp_path.iterdir()) == [path]

@@ -14,6 +14,7 @@ import site
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import tb_gpudiag
 
@@ -99,6 +100,17 @@ def ended_by_interrupts(is_own_process: bool) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, usual)
+
+
+def handle_requests_to_end(before: object, after: Any) -> None:
+    """Handle Ctrl-C, a service manager's SIGTERM and a closed terminal's SIGHUP in another way than before.
+
+    default_int_handler lets a command remove what it has not finished, SIG_DFL ends it at once.
+    """
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows lacks some
+        if number is not None and signal.getsignal(number) is before:  # `nohup` has one ignored
+            signal.signal(number, after)
 
 
 def die_with_parent(parent: int) -> None:
