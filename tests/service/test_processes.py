@@ -192,6 +192,13 @@ def test_a_process_exits_when_nobody_asks_for_a_while(acting: Callable[..., Chil
 
 
 @slow
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are read from /proc")
+def test_a_process_that_has_exited_leaves_no_zombie(acting: Callable[..., Child]) -> None:
+    pid = acting("pass", idle_s=0.01).ask({}).fields["pid"]
+    eventually(lambda: pid not in children())
+
+
+@slow
 def test_it_exits_when_stdin_ends(acting: Callable[..., Child]) -> None:
     """This works on every system, without the signal that Linux sends."""
     acting("reply.progress(0.5, 'working'); time.sleep(600)")

@@ -227,6 +227,8 @@ class Child:
         for stream in (process.stdin, process.stderr):
             os.set_blocking(_descriptor(stream), False)
         self._process = process
+        if self._idle_s:  # it exits by itself, and stays a zombie until somebody waits for it
+            threading.Thread(target=process.wait, name="gpudiag-wait", daemon=True).start()
         if self._closed.is_set():  # by another thread, meanwhile
             process.kill()
         return process
