@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tb_gpudiag.errors import NotATrace, ProcessFailed
+from tb_gpudiag.errors import LimitReached, NotATrace, ProcessFailed
 from tb_gpudiag.service import exports
 from tb_gpudiag.service.exports import MOST_AT_ONCE, Exports, Order
 from tb_gpudiag.service.processes import child
@@ -53,6 +54,28 @@ def test_a_process_that_ends_is_an_error_and_leaves_room(acting: Callable[[str],
     for _ in range(MOST_AT_ONCE + 1):
         with pytest.raises(ProcessFailed, match="ended or hangs"):
             made.start(ORDER)
+
+
+def test_one_that_nobody_takes_makes_room_for_others(
+    acting: Callable[[str], Exports], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A browser pauses a download by reading no more of it."""
+    made = acting("reply.piece(b'con'); reply.piece(bytes(8 << 20)); return ChildMessage()")
+    paused = [iter(made.start(ORDER)) for _ in range(MOST_AT_ONCE)]
+    assert [next(export) for export in paused] == [b"con"] * MOST_AT_ONCE
+    with pytest.raises(LimitReached, match="other files"):
+        made.start(ORDER)
+    monkeypatch.setattr(exports, "TAKEN_WITHIN_S", -1.0)  # that long ago, by now
+    for _ in range(MOST_AT_ONCE + 1):
+        assert sum(map(len, made.start(ORDER))) == 3 + (8 << 20)
+    with pytest.raises(child.ChildEnded):
+        list(paused[0])
+
+
+def test_it_has_the_priority_of_other_programs(acting: Callable[[str], Exports]) -> None:
+    """A training that takes all cores would leave a process of low priority no time."""
+    made = acting("return ChildMessage(content=str(os.nice(0)).encode())")
+    assert int(b"".join(made.start(ORDER))) == os.nice(0)
 
 
 def test_an_error_arrives_unchanged(acting: Callable[[str], Exports]) -> None:
