@@ -64,12 +64,15 @@ class CredentialFilter:
         self._text = b""
         self._at = 0  # everything before it has been passed on or dropped
         self._blocks: list[bytes] = []  # follow the text
+        self._waiting_bytes = 0  # in the blocks
 
     def feed(self, block: bytes) -> bytes:
         """Take the next block. Return what can be passed on by now."""
         self._blocks.append(block)
-        self._seen_bytes += len(block)
-        return self._pass_on(_REACH_BYTES) if sum(map(len, self._blocks)) >= _AT_ONCE_BYTES else b""
+        size = len(block)
+        self._seen_bytes += size
+        self._waiting_bytes += size
+        return self._pass_on(_REACH_BYTES) if self._waiting_bytes >= _AT_ONCE_BYTES else b""
 
     def search(self, block: bytes) -> None:
         """Take the next block, and pass nothing on."""
@@ -92,6 +95,7 @@ class CredentialFilter:
         text, at, pieces = b"".join((self._text, *self._blocks)), self._at, list[bytes]()
         stop = len(text) - later
         self._blocks.clear()
+        self._waiting_bytes = 0
         for begin, end in _regions(text, at, stop) if not self._is_full() else ():
             if not self._may_look_at(end - begin):
                 continue

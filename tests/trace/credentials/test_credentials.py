@@ -281,3 +281,19 @@ def test_a_credential_across_two_chunks_of_a_file() -> None:
     text = document(*(span(f"op {GITHUB}", i) for i in range(100)))
     trace = read_bytes(text, limits=Limits(chunk_bytes=1_000))
     assert trace.credentials == {Credential("name", "GitHub token"): 100}
+
+
+def test_many_small_blocks_cost_time_in_proportion() -> None:
+    """An annotated copy has a block for each event."""
+    looks = 0
+
+    class Block(bytes):
+        def __len__(self) -> int:
+            nonlocal looks
+            looks += 1
+            return super().__len__()
+
+    found = CredentialFilter()
+    block, number = Block(b'{"name": "x"},\n'), 3_000
+    assert b"".join([*(found.feed(block) for _ in range(number)), found.end()]) == bytes(block) * number
+    assert looks <= 4 * number
