@@ -42,7 +42,9 @@ else:
             parameters[field.kw_only].append(f"{name}={default}" if has_default else name)
             body.append(f"self.{name} = {f'{default}() if {name} is {default} else ' if makes else ''}{name}")
         named = parameters[True] if len(parameters[True]) > 1 else []
-        exec(f"def __init__({', '.join(parameters[False] + named)}): {'; '.join(body)}", defaults)
+        source = f"def __init__({', '.join(parameters[False] + named)}): {'; '.join(body)}"
+        # To compile text, exec forgets that Ctrl-C ends the program, which then exits with 1.
+        exec(compile(source, "<string>", "exec"), defaults)
         defaults["__init__"].__qualname__ = f"{cls.__qualname__}.__init__"
         return defaults["__init__"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -55,6 +56,22 @@ def test_the_helper_ends_with_its_parent_however_that_ends(tmp_path: Path) -> No
     process.kill()
     process.communicate()
     eventually(lambda: not is_alive(helper))
+
+
+ENDS_BY_INTERRUPT = """
+import atexit
+from tb_gpudiag.training.helper import HelperAnswer
+
+atexit.register(HelperAnswer, True, "what the last diagnosis says")
+raise KeyboardInterrupt
+"""
+
+
+def test_an_interrupt_ends_the_program_as_without_a_handler() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ENDS_BY_INTERRUPT], timeout=HANGS_S, env=worker_environment(), check=False
+    )
+    assert done.returncode == -signal.SIGINT
 
 
 def memory_bytes(pid: int | str) -> int:
