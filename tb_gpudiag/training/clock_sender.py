@@ -75,13 +75,18 @@ class ClockSender:
         """Return what looks at rows on their way."""
         return Outliers(self.rows, self._about)
 
+    def end(self) -> None:
+        """Begin to send what is left, after which the thread ends."""
+        self._child.nice = 0  # the program may wait: a helper that is still to be started has not long
+        self._closing.set()
+
     def close(self) -> None:
         """Send what is left, and end the helper."""
         thread, self._thread = self._thread, None
         if thread is None or os.getpid() != self._pid:  # a fork has no thread
             return
         atexit.unregister(self.close)
-        self._closing.set()
+        self.end()
         if thread is not threading.current_thread():
             thread.join(CLOSE_S)
             if thread.is_alive():
@@ -100,6 +105,7 @@ class ClockSender:
             logger.warning("gpudiag: steps are no longer written: %s", error)
         finally:
             self._child.stop()
+            atexit.unregister(self.close)
 
     def _send(self) -> None:
         rank, world = self._about()

@@ -16,7 +16,7 @@ from tb_gpudiag.training.clock_sender import ClockSender
 from tb_gpudiag.training.event_records import write_with
 from tb_gpudiag.training.helper import DiagnosisQueue, HelperAnswer, log_answer
 from tb_gpudiag.training.noting_tensors import note_from_now_on
-from tb_gpudiag.training.on_demand import ClockRecorder, OnDemand
+from tb_gpudiag.training.on_demand import ClockRecorder, OnDemand, is_of_signal
 from tb_gpudiag.training.recordings_on_disk import KeptFiles, RecordingFiles, WrittenRecording
 from tb_gpudiag.training.step_clock import StepClock
 
@@ -86,6 +86,8 @@ class DiagnosisHandler:
             self._take(profiler)
             note_from_now_on(profiler)
         except Exception as error:  # the job must go on
+            if is_of_signal(error):
+                raise
             logger.warning("gpudiag: the recording was not written: %s", _reason(error))
 
     def close(self, timeout_s: float = CLOSE_S) -> None:

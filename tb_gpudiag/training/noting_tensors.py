@@ -19,6 +19,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Final, NamedTuple
 
+from tb_gpudiag.training.on_demand import is_of_signal
 from tb_gpudiag.training.other_profilers import unseen
 from tb_gpudiag.training.tensor_holders import (
     graph_nodes,
@@ -128,6 +129,8 @@ class NotingTensors:
             with unseen():
                 self._note(action.name, step)
         except Exception as error:  # the job must go on
+            if is_of_signal(error):
+                raise
             self._before = None
             logger.warning("gpudiag: the recording does not say which tensors Python holds: %s", error)
         return action

@@ -8,8 +8,10 @@ import logging
 import os
 import signal
 import statistics
+import sys
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterable
 from types import FrameType
@@ -147,6 +149,8 @@ def _call_on_signal(schedule: OnDemand) -> None:
     if not hasattr(signal, "SIGUSR2"):
         return
     before = signal.getsignal(signal.SIGUSR2)
+    if before == signal.SIG_DFL and _is_caught(signal.SIGUSR2):
+        return
     if threading.current_thread() is not threading.main_thread():
         if before == signal.SIG_DFL:
             logger.warning(
@@ -161,6 +165,23 @@ def _call_on_signal(schedule: OnDemand) -> None:
 
         arm.of_gpudiag = True  # type: ignore[attr-defined]
         signal.signal(signal.SIGUSR2, arm)
+
+
+def _is_caught(number: int) -> bool:
+    """Return whether the process handles a signal. Python does not know of handlers in C, such as those of
+    faulthandler."""
+    with contextlib.suppress(OSError), open("/proc/self/status", "rb") as file:
+        for line in file:
+            if line.startswith(b"SigCgt:"):
+                return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
+
+
+def is_of_signal(error: Exception) -> bool:
+    """Return whether the handler of a signal raised it, for the program: a time limit, or a preemption."""
+    handlers = map(signal.getsignal, signal.valid_signals())
+    codes = {getattr(part, "__code__", None) for one in handlers for part in (one, type(one).__call__)}
+    return any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 _of_thread = threading.local()
@@ -235,8 +256,9 @@ class ClockRecorder:
                     with unseen():
                         self._start()
             return made
-        except Exception:
-            self._let_go()
+        except Exception as error:
+            if not is_of_signal(error):
+                self._let_go()
             raise
         finally:
             self._stepping.release()
@@ -251,14 +273,30 @@ class ClockRecorder:
             )
 
     def end(self) -> None:
-        """Write a recording that this thread makes. Raises nothing."""
+        """Write a recording that this thread makes. Raises nothing of its own."""
         if self._profiler is not None and self._is_here():
-            with contextlib.suppress(Exception), unseen():
-                if self._has_session():
-                    self._profiler.stop()
-            self._let_go()
+            try:
+                with unseen():
+                    if self._has_session():
+                        self._profiler.stop()
+            except Exception as error:
+                if is_of_signal(error):
+                    raise
+            finally:
+                self._let_go()
         if self._is_closed and self._profiler is None:
             other_profilers.unwatch(self._give_way)
+
+    def forget(self) -> None:
+        """After a fork: leave the recording to the parent. Else this process goes on to make it, too."""
+        if self._profiler is not None:
+            from torch.autograd import _disable_profiler, _profiler_enabled, profiler
+
+            with contextlib.suppress(Exception):
+                if self._now.is_recording and _profiler_enabled():
+                    _disable_profiler()
+                profiler._run_on_profiler_stop()
+            self._let_go()
 
     def _start(self) -> None:
         from torch.profiler import profile
@@ -270,12 +308,15 @@ class ClockRecorder:
             return
         self._says_why_not = True
         now, self._thread = self._now, threading.get_ident()
+        options = {**self._options}
+        if sys.getprofile() is not None:  # torch would take its place, and leave none
+            options["with_stack"] = False
         _of_thread.at_end = _AtEnd(self.end)
         atexit.register(self.end)  # the end of the main thread comes too late
         self._profiler = profile(
             schedule=lambda _: now(self._step),
             on_trace_ready=lambda profiler: self._handler(profiler) if now.why else None,
-            **self._options,
+            **options,
         )
         self._profiler.step_num = self._armed_at = self._step
         self._profiler.gpudiag_ranks, self._ranks = now.ranks or self._ranks, 0

@@ -5,14 +5,22 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import os
+import sys
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from tb_gpudiag.training.clock_sender import ClockSender
-from tb_gpudiag.training.on_demand import ClockRecorder
-from tb_gpudiag.training.step_phases import GarbageTimes, GpuMarks, PhaseSampling, first_with_gradient
+from tb_gpudiag.training.on_demand import ClockRecorder, is_of_signal
+from tb_gpudiag.training.step_phases import (
+    MOST_MARKS,
+    GarbageTimes,
+    GpuMarks,
+    PhaseSampling,
+    first_with_gradient,
+)
 from tb_gpudiag.vocabulary.written import BACKWARD, FORWARD, GARBAGE, INPUT, OPTIMIZER, OTHER, PHASES, WAIT
 
 _NS_MS: Final = 1e-6
@@ -116,11 +124,26 @@ class StepClock:
         """Begin to time: see `DiagnosisHandler.step_clock`. Raises nothing."""
         self.is_on = True
         self._needs_no_step = self._stepped = optimizer is None
+        _started.add(self)
         try:
             self._install(model, optimizer)
         except Exception as error:
             self.fail(error)
             self.close()
+
+    def forget(self) -> None:
+        """After a fork: be off, because nothing takes the steps."""
+        self.is_on, self.left = False, 0
+        if self._recorder is not None:
+            self._recorder.forget()
+
+    def __del__(self) -> None:
+        """Of one that was not closed, nothing is left running. Waits for nothing."""
+        if self.is_on and not sys.is_finalizing():
+            self._sender.end()
+            with contextlib.suppress(Exception):
+                self._recorder.close()
+                self._undo.close()
 
     def __reduce__(self) -> tuple[object, ...]:
         """A copy is a clock that is off."""
@@ -188,7 +211,11 @@ class StepClock:
             self._put_hooks(False)
 
     def fail(self, error: Exception) -> None:
-        """Turn the clock off. The optimizer's hooks stay until it is closed: torch may be calling them."""
+        """Turn the clock off. The optimizer's hooks stay until it is closed: torch may be calling them.
+
+        Raises the error again if it is of a signal's handler: the clock did not fail."""
+        if is_of_signal(error):
+            raise error
         if self.is_on:
             logger.warning("gpudiag: the step clock stopped: %s: %s", type(error).__name__, error)
         self._turn_off()
@@ -265,6 +292,8 @@ class StepClock:
             if made is not None:
                 self._sender.made.append(made)
         except Exception as error:
+            if is_of_signal(error):
+                raise
             logger.warning("gpudiag: no recording: %s", error)
         timed_before, self.left = not self.left, 0
         # All ranks record from the same step on.
@@ -341,7 +370,7 @@ class StepClock:
         if self._phase == WAIT:  # a compiled model inside DDP has no hooks
             self._enter(FORWARD)
         node = first_with_gradient(output, self._torch)
-        if node is None:
+        if node is None or len(self._nodes) == MOST_MARKS:
             self._enter(OTHER)
         else:
             self._nodes.append(node.register_prehook(self._backward))
@@ -382,6 +411,18 @@ class StepClock:
         self._recorder.close()
         with contextlib.suppress(Exception):
             self._sender.close()
+
+
+_started: Final = weakref.WeakSet[StepClock]()
+
+
+def _forget_all() -> None:
+    for clock in _started:
+        clock.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
 
 
 def _within_ns(collections_ns: Iterable[tuple[int, int]], start_ns: int, end_ns: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import sys
@@ -96,6 +97,18 @@ def test_a_program_that_uses_the_signal_keeps_it(tmp_path: Path) -> None:
     schedule = made(tmp_path)
     os.kill(os.getpid(), signal.SIGUSR2)
     assert (came, actions(schedule, 2)) == ([True], ["NONE"] * 2)
+
+
+def test_a_signal_that_faulthandler_handles_stays_its(tmp_path: Path) -> None:
+    with (tmp_path / "stacks").open("w+") as stacks:
+        faulthandler.register(signal.SIGUSR2, stacks)
+        try:
+            schedule = made(tmp_path)
+            os.kill(os.getpid(), signal.SIGUSR2)
+        finally:
+            faulthandler.unregister(signal.SIGUSR2)
+        assert (stacks.seek(0), actions(schedule, 2)) == (0, ["NONE"] * 2)
+        assert "most recent call first" in stacks.read()
 
 
 def test_where_no_signal_can_be_handled_the_log_says_what_to_do(

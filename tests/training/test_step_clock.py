@@ -10,20 +10,22 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from tb_gpudiag.report.diagnosis import diagnose_path
-from tb_gpudiag.service.processes.process_setup import worker_environment
+from tb_gpudiag.service.processes.child import ChildMessage
+from tb_gpudiag.service.processes.process_setup import NICE, worker_environment
 from tb_gpudiag.training import clock_sender
 from tb_gpudiag.training.slow_steps import BLOCK_STEPS, RECENT
 from tb_gpudiag.training.step_clock import StepClock
-from tb_gpudiag.training.step_phases import PhaseSampling, first_with_gradient
+from tb_gpudiag.training.step_phases import MOST_MARKS, GarbageTimes, PhaseSampling, first_with_gradient
 from tb_gpudiag.vocabulary.written import PHASES
 from tests.patience import HANGS_S
 from tests.training.stage import handler
@@ -97,6 +99,11 @@ class Loop:
 
     def forward_and_backward(self, batch: Any) -> None:
         self.model(self.slow(batch)).sum().backward()
+
+    def steps(self, count: int) -> None:
+        for batch in self.clock(self.batches(count)):
+            self.forward_and_backward(batch)
+            self.optimizer.step()
 
     def rows(self) -> list[dict[str, float]]:
         names = ("number", "total", *PHASES)
@@ -382,6 +389,89 @@ def test_an_output_that_is_kept_gathers_no_hooks(torch: Any, now: Time, tmp_path
         assert len(clock._nodes) == 1
 
 
+def test_a_step_without_an_end_gathers_no_hooks(torch: Any, now: Time, tmp_path: Path) -> None:
+    """The program has made another optimizer than the clock's."""
+    loop = Loop(torch, now, tmp_path)
+    for batch in loop.clock(loop.batches(MOST_MARKS + 9)):
+        loop.forward_and_backward(batch)
+    assert len(loop.clock._nodes) == MOST_MARKS
+
+
+@pytest.mark.parametrize("where", ["in a hook", "in a recording"])
+def test_what_the_handler_of_a_signal_raises_is_the_programs(
+    torch: Any, now: Time, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    class Preempted(Exception):
+        pass
+
+    def raise_it(*_: object) -> None:
+        raise Preempted
+
+    owner, name = (
+        (GarbageTimes, "take") if where == "in a hook" else (torch.profiler.profile, "export_chrome_trace")
+    )
+    loop = Loop(torch, now, tmp_path, active=1, warmup=0, with_stack=False)
+    loop.clock._recorder._schedule.arm()
+    before = signal.signal(signal.SIGALRM, raise_it)
+    try:
+        monkeypatch.setattr(owner, name, lambda *_, **__: signal.raise_signal(signal.SIGALRM))
+        with pytest.raises(Preempted):
+            loop.steps(5)
+    finally:
+        monkeypatch.undo()
+        signal.signal(signal.SIGALRM, before)
+    assert loop.clock.is_on
+
+
+def test_a_profile_function_of_the_program_stays(torch: Any, now: Time, tmp_path: Path) -> None:
+    def note(*_: object) -> None:
+        pass
+
+    before = sys.getprofile()
+    loop = Loop(torch, now, tmp_path, active=1, warmup=0)
+    loop.clock._recorder._schedule.arm()
+    sys.setprofile(note)
+    try:
+        loop.steps(5)
+        assert sys.getprofile() is note
+    finally:
+        sys.setprofile(before)
+    assert len(list(tmp_path.glob("*.json"))) == 1
+
+
+def test_a_clock_that_is_not_closed_ends_with_its_model(torch: Any, tmp_path: Path) -> None:
+    threads, callbacks = set(threading.enumerate()), len(gc.callbacks)
+    with handler(tmp_path) as made:
+        model = torch.nn.Linear(4, 4)
+        clock = made.step_clock(model)
+        (thread,) = set(threading.enumerate()) - threads
+        del model, clock
+        gc.collect()
+        thread.join(HANGS_S)
+        assert (thread.is_alive(), len(gc.callbacks)) == (False, callbacks)
+
+
+def test_a_helper_that_the_end_of_the_program_starts_has_normal_priority(tmp_path: Path) -> None:
+    class Helper:
+        nice = NICE
+        asked_with: ClassVar[list[int]] = []
+
+        def ask(self, *_: object) -> ChildMessage:
+            self.asked_with.append(self.nice)
+            return ChildMessage({"said": [], "why": ""})
+
+        def stop(self) -> None:
+            pass
+
+        close = stop
+
+    sender = clock_sender.ClockSender(str(tmp_path), lambda: (0, 1))
+    sender._child = Helper()  # type: ignore[assignment]
+    sender.start()
+    sender.close()
+    assert Helper.asked_with == [0]
+
+
 def test_a_model_that_is_saved_whole_needs_no_gpudiag(torch: Any, now: Time, tmp_path: Path) -> None:
     model = torch.nn.Linear(4, 4)
     with handler(tmp_path) as made, made.step_clock(model) as clock:
@@ -500,6 +590,38 @@ def test_a_program_may_end_while_the_clock_records(torch: Any, tmp_path: Path, h
         timeout=HANGS_S,
         env=worker_environment(),
         check=False,
+    )
+    assert done.returncode == 0
+    assert len(list(tmp_path.glob("*.pt.trace.json"))) == 1
+
+
+FORKS = """
+import os, sys
+import torch
+from tb_gpudiag import DiagnosisHandler
+
+with DiagnosisHandler(sys.argv[1]).step_clock(
+    active=6, warmup=0, activities=[torch.profiler.ProfilerActivity.CPU]
+) as clock:
+    clock._recorder._schedule.arm()
+    for step in range(9):
+        torch.rand(4) + 1
+        clock.step()
+        if step == 4:
+            assert torch.autograd._profiler_enabled()
+            child = os.fork()
+            if not child:
+                clock.step()
+                clock.close()
+                os._exit(torch.autograd._profiler_enabled() or sys.getprofile() is not None)
+            assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def test_a_process_that_is_forked_goes_on_without_the_recording(torch: Any, tmp_path: Path) -> None:
+    """It may be a worker of a loader, and long."""
+    done = subprocess.run(
+        [sys.executable, "-c", FORKS, tmp_path], timeout=HANGS_S, env=worker_environment(), check=False
     )
     assert done.returncode == 0
     assert len(list(tmp_path.glob("*.pt.trace.json"))) == 1
