@@ -288,14 +288,17 @@ class ClockRecorder:
             other_profilers.unwatch(self._give_way)
 
     def forget(self) -> None:
-        """After a fork: leave the recording to the parent. Else this process goes on to make it, too."""
-        if self._profiler is not None:
-            from torch.autograd import _disable_profiler, _profiler_enabled, profiler
+        """After a fork: leave the recording to the parent. Else this process goes on to make it, too.
 
+        It is not stopped: what it would end, such as the GPU's side of it, is the parent's.
+        """
+        if self._profiler is not None:
             with contextlib.suppress(Exception):
-                if self._now.is_recording and _profiler_enabled():
-                    _disable_profiler()
-                profiler._run_on_profiler_stop()
+                from torch.autograd import _enable_record_function
+
+                _enable_record_function(False)
+                if self._profiler.with_stack:
+                    sys.setprofile(None)
             self._let_go()
 
     def _start(self) -> None:

@@ -596,7 +596,7 @@ def test_a_program_may_end_while_the_clock_records(torch: Any, tmp_path: Path, h
 
 
 FORKS = """
-import os, sys
+import os, resource, sys
 import torch
 from tb_gpudiag import DiagnosisHandler
 
@@ -604,6 +604,7 @@ with DiagnosisHandler(sys.argv[1]).step_clock(
     active=6, warmup=0, activities=[torch.profiler.ProfilerActivity.CPU]
 ) as clock:
     clock._recorder._schedule.arm()
+    one = torch.ones(4)
     for step in range(9):
         torch.rand(4) + 1
         clock.step()
@@ -613,7 +614,10 @@ with DiagnosisHandler(sys.argv[1]).step_clock(
             if not child:
                 clock.step()
                 clock.close()
-                os._exit(torch.autograd._profiler_enabled() or sys.getprofile() is not None)
+                before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+                for _ in range(20_000):
+                    torch.add(one, one, out=one)
+                os._exit(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before > 4_000)
             assert os.waitpid(child, 0)[1] == 0
 """
 
