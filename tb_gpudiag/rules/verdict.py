@@ -52,8 +52,8 @@ from tb_gpudiag.wording.vocabulary import CAUSES, FILE_KINDS, LIMITERS
 
 @dataclass(frozen=True)
 class Verdict:
-    """`busy_share` is the busiest device's share of the step window, 0 to 1; 0 without a device. `headline`:
-    what ends the job; "" if nothing does."""
+    """`busy_share` is the busiest device's share of the step window, 0 to 1; 0 without a device, and where
+    nothing can be said of it. `headline`: what ends the job; "" if nothing does."""
 
     limiter: str
     sentence: str

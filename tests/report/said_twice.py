@@ -317,15 +317,15 @@ def _severities(report: pb.Report) -> Iterator[str]:
 
 
 def _busy(report: pb.Report) -> Iterator[str]:
-    """The verdict's share is the account's, and the sentence's."""
+    """The verdict's share is the account's, and the sentence's. It is 0 where the sentence has none."""
     if not report.devices or not window_us(report):
         return
     device = report.devices[0]
     worked_us = device.window_computing_us + device.window_copying_us + device.window_communicating_us
     busy = worked_us / device.window_us
-    if abs(busy - report.verdict.busy_share) > 1e-6 and report.verdict.limiter != pb.Verdict.initialization:
+    said = re.search(r"The GPU was busy (.+?) of the step window", report.verdict.sentence)
+    if abs(busy * bool(said) - report.verdict.busy_share) > 1e-6:
         yield f"the GPU was busy {busy:.4f} by the account, {report.verdict.busy_share:.4f} by the verdict"
-    said = re.search(r"The GPU was busy ([\d.<% ]+) of the step window", report.verdict.sentence)
     if said and said[1] != share(busy):
         yield f"the GPU was busy {share(busy)}, and the verdict says {said[0]}"
 

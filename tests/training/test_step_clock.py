@@ -227,8 +227,10 @@ def test_a_signal_during_a_collection_ends_the_training(torch: Any, tmp_path: Pa
             gc.collect()
 
     kept = [[] for _ in range(300_000)]  # type: ignore[var-annotated]
-    others = gc.callbacks.copy()  # of hypothesis: what a signal raises in one of them, gc only prints
+    # What a signal raises in a callback of hypothesis, or in what another test has left, Python only prints.
+    others = gc.callbacks.copy()
     gc.callbacks.clear()
+    gc.collect()
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
         with handler(tmp_path) as made, made.step_clock(torch.nn.Linear(4, 4)) as clock:
