@@ -24,10 +24,10 @@ def run(arguments: Sequence[str]) -> int:
 
 def serve(server: PageServer, *, open_page: bool) -> int:
     """Say the address, and serve until Ctrl-C."""
-    print(f"{server.url} (Ctrl-C stops it)", flush=True)
-    if open_page:
-        webbrowser.open(server.url)
     with contextlib.suppress(KeyboardInterrupt):
+        print(f"{server.url} (Ctrl-C stops it)", flush=True)
+        if open_page:
+            webbrowser.open(server.url)
         server.run()
     return 0
 
