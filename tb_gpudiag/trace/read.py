@@ -176,7 +176,7 @@ def read_trace(
     `events_read` and `malformed_events` add up to the elements of `traceEvents` that end within the file. An
     element is malformed if it is not JSON and cannot be repaired, if it is not an object with a `ph`, or if
     it is a span or `[memory]` event without a usable `ts` or with sizes that no machine has. A span without
-    a usable `dur` is read as 0 ns long, and counted in a note. Several broken elements next
+    a usable `dur` is read as 0 ns long, and counts as malformed. Several broken elements next
     to each other may count as one.
 
     `progress` is called from this thread with a share from 0 to 1 and the name of the stage.
