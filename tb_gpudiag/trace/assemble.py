@@ -54,7 +54,6 @@ class Assembly:
         """Add the next part in file order."""
         self.events_read += part.read
         self.malformed += part.malformed
-        self._untimed += part.untimed
         index = self._thread_index
         self._threads_of_part.append(
             np.array([index.setdefault(t, len(index)) for t in part.threads], np.int32)
@@ -100,6 +99,7 @@ class Assembly:
         bounds = reach(start_ns, time_ns)
         spans_near, memory_near = within(start_ns, *bounds), within(time_ns, *bounds)
         self._count_stray(int((~spans_near).sum() + (~memory_near).sum()))
+        self._untimed = int((_joined([p.untimed for p in parts], np.bool_) & spans_near).sum())
         near = [times[mask] for times, mask in ((start_ns, spans_near), (time_ns, memory_near))]
         first_ns = min((int(times.min()) for times in near if len(times)), default=0)
         threads = [

@@ -225,7 +225,7 @@ class TracePart:
 
     read: int
     malformed: int
-    untimed: int  # spans that are read as 0 ns long
+    untimed: Bool  # of spans: read as 0 ns long
     spans: SpanColumns
     memory: MemoryColumns
     threads: list[tuple[str, str]]  # (pid, tid) of this chunk
@@ -322,7 +322,7 @@ def part(
     return TracePart(
         read=int(good.sum()),
         malformed=rows - int(good.sum()),
-        untimed=int(((negative | ~timed) & good).sum()),
+        untimed=(negative | ~timed)[good],
         spans=spans,
         memory=_no_memory(),
         threads=threads[1],

@@ -37,6 +37,14 @@ def test_a_stray_event_is_malformed_and_the_rest_is_kept(stray_us: int) -> None:
     assert "2 events of these with a timestamp far from all others" in trace.notes
 
 
+def test_a_stray_span_without_a_usable_duration_is_counted_once() -> None:
+    events = [*(span(f"good{i}", NOW_US + i) for i in range(4)), span("short", NOW_US + 1, -5)]
+    trace = read_bytes(document(span("stray", 0, -5), *events))
+    assert sorted(names(trace)) == [*(f"good{i}" for i in range(4)), "short"]
+    assert (trace.events_read, trace.malformed_events) == (4, 2)
+    assert "1 span without a usable duration read as 0 ns long" in trace.notes
+
+
 def test_a_stray_begin_or_end_takes_no_other_event_with_it() -> None:
     begin, end = ({"ph": phase, "cat": "cpu_op", "name": "b", "pid": 7, "tid": 8} for phase in "BE")
     events = [{**begin, "ts": 0}, {**begin, "ts": NOW_US}, {**end, "ts": NOW_US + 5}, span("x", NOW_US)]

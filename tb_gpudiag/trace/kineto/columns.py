@@ -104,8 +104,8 @@ def _spans(
     start_ns: Int64,
     paired: tuple[Bool, Bool],
     threads: tuple[Int32, list[tuple[str, str]]],
-) -> tuple[SpanColumns, int]:
-    """Return the spans at these rows, and how many of them have a negative duration, or none.
+) -> tuple[SpanColumns, Bool]:
+    """Return the spans at these rows, and a mask of those with a negative duration, or none.
 
     paired: masks of the events that begin and end a span. threads: as from _threads.
     """
@@ -163,7 +163,7 @@ def _spans(
         annotation=_annotations(fields, rows, numbers["sequence"] != NONE, category == Category.KERNEL),
         messages=_messages(fields, rows, name),
     )
-    return spans, int((~timed & ~(begin | end)).sum())
+    return spans, ~timed & ~(begin | end)
 
 
 def _implausible(fields: Fields, rows: Int64) -> Bool:
