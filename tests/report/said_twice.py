@@ -317,7 +317,8 @@ def _severities(report: pb.Report) -> Iterator[str]:
 
 
 def _busy(report: pb.Report) -> Iterator[str]:
-    """The verdict's share is the account's, and the sentence's. It is 0 where the sentence has none."""
+    """The verdict's share is the account's, and the sentence's. It is 0 where the sentence has none: while a
+    job starts, and where nothing can be known of it."""
     if not report.devices or not window_us(report):
         return
     device = report.devices[0]
@@ -326,6 +327,9 @@ def _busy(report: pb.Report) -> Iterator[str]:
     said = re.search(r"The GPU was busy (.+?) of the step window", report.verdict.sentence)
     if abs(busy * bool(said) - report.verdict.busy_share) > 1e-6:
         yield f"the GPU was busy {busy:.4f} by the account, {report.verdict.busy_share:.4f} by the verdict"
+    limiter = pb.Verdict.Limiter.Name(report.verdict.limiter)
+    if not said and limiter not in ("unknown", "initialization"):
+        yield f"{limiter} limits the job, and the sentence does not say how busy the GPU was"
     if said and said[1] != share(busy):
         yield f"the GPU was busy {share(busy)}, and the verdict says {said[0]}"
 
