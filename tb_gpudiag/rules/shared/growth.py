@@ -140,7 +140,7 @@ class Growth:
     @cached_property
     def probability(self) -> float:
         """How often growth that looked like this was a leak, 0 to 1."""
-        if self.rate < self.least:
+        if self.per_unit < self.least:
             return 0.0
         model = _models()[self.shows]
         value = model["bias"] + sum(model["weights"][name] * self.features[name] for name in model["weights"])
