@@ -46,7 +46,7 @@ class ClockSender:
         self.rows: deque[tuple[float, ...]] = deque(maxlen=MOST_ROWS)
         self.made: deque[tuple[str, str, int]] = deque(maxlen=4)
         """Recordings that are made: name of the file, why, and at which step it was armed."""
-        self._folder, self._about = folder, about
+        self.folder, self._about = folder, about
         self._orders: deque[tuple[int, str, int]] = deque(maxlen=4)
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
@@ -90,9 +90,7 @@ class ClockSender:
         if thread is not threading.current_thread():
             thread.join(CLOSE_S)
             if thread.is_alive():
-                logger.warning(
-                    "gpudiag: the last steps were not written to %s in %g s", self._folder, CLOSE_S
-                )
+                logger.warning("gpudiag: the last steps were not written to %s in %g s", self.folder, CLOSE_S)
         self._child.close()
 
     def _run(self) -> None:
@@ -112,7 +110,7 @@ class ClockSender:
         taken: list[tuple[float, ...]] = _taken(self.rows)
         rows = base64.b64encode(array("d", chain.from_iterable(taken)).tobytes()).decode("ascii")
         request: dict[str, Any] = {
-            "where": self._folder,
+            "where": self.folder,
             "rank": rank,
             "world": world,
             "every_s": SEND_EVERY_S,

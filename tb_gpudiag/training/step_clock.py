@@ -120,8 +120,17 @@ class StepClock:
         self._is_training: Callable[[], bool] = lambda: True
         self._queue: Callable[[Callable[[], None]], None] = lambda _: None
 
+    @property
+    def folder(self) -> str:
+        """Of the handler. A newer clock of the same folder takes the place of this one: a cell of a notebook
+        makes one each time it runs."""
+        return str(self._sender.folder)
+
     def start(self, model: Any, optimizer: Any) -> None:
         """Begin to time: see `DiagnosisHandler.step_clock`. Raises nothing."""
+        for older in [clock for clock in _started if clock.is_on and clock.folder == self.folder]:
+            logger.warning("gpudiag: a newer step clock writes to %s: the older one ends", self.folder)
+            older.leave()
         self.is_on = True
         self._needs_no_step = self._stepped = optimizer is None
         _started.add(self)
@@ -138,12 +147,9 @@ class StepClock:
             self._recorder.forget()
 
     def __del__(self) -> None:
-        """Of one that was not closed, nothing is left running. Waits for nothing."""
+        """Of one that was not closed, nothing is left running."""
         if self.is_on and not sys.is_finalizing():
-            self._sender.end()
-            with contextlib.suppress(Exception):
-                self._recorder.close()
-                self._undo.close()
+            self.leave()
 
     def __reduce__(self) -> tuple[object, ...]:
         """A copy is a clock that is off."""
@@ -171,6 +177,12 @@ class StepClock:
 
     def close(self) -> None:
         """Remove the hooks, and write what is left. The end of the program does the same."""
+        self.leave()
+        with contextlib.suppress(Exception):
+            self._sender.close()
+
+    def leave(self) -> None:
+        """As `close`, but for what is left: that is written later."""
         self._turn_off()
         with contextlib.suppress(Exception):
             self._undo.close()
@@ -408,9 +420,9 @@ class StepClock:
         with contextlib.suppress(Exception):
             if self._ends_ns:
                 self._add_untimed()
-        self._recorder.close()
         with contextlib.suppress(Exception):
-            self._sender.close()
+            self._recorder.close()
+            self._sender.end()
 
 
 _started: Final = weakref.WeakSet[StepClock]()

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from tb_gpudiag import DiagnosisHandler
 from tb_gpudiag.report.diagnosis import diagnose_path
 from tb_gpudiag.service.processes.child import ChildMessage
 from tb_gpudiag.service.processes.process_setup import NICE, worker_environment
@@ -278,7 +279,7 @@ def test_a_model_with_hooks_can_be_copied_and_saved(torch: Any, now: Time, tmp_p
     average = copy.deepcopy(loop.model)
     average(torch.rand(2, 4)).sum().backward()
     plain = torch.nn.Linear(4, 4)
-    with handler(tmp_path) as made, made.step_clock(plain):
+    with handler(tmp_path / "plain") as made, made.step_clock(plain):
         pickle.loads(pickle.dumps(plain))(torch.rand(2, 4)).sum().backward()
     loop.clock.step()
     assert loop.rows()[0]["forward"] == 0
@@ -295,7 +296,7 @@ def test_after_a_loop_the_model_can_be_compiled_to_torchscript(torch: Any, now: 
         assert not loop.model._forward_pre_hooks
         assert not loop.model._forward_hooks
     plain = torch.nn.Linear(4, 4)
-    with handler(tmp_path) as made, made.step_clock(plain) as clock:
+    with handler(tmp_path / "plain") as made, made.step_clock(plain) as clock:
         for _ in clock(range(2)):
             plain(torch.rand(2, 4)).sum().backward()
         assert clock.is_on
@@ -451,6 +452,26 @@ def test_a_clock_that_is_not_closed_ends_with_its_model(torch: Any, tmp_path: Pa
         gc.collect()
         thread.join(HANGS_S)
         assert (thread.is_alive(), len(gc.callbacks)) == (False, callbacks)
+
+
+def test_a_newer_clock_takes_the_place_of_the_one_before_it(
+    torch: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A notebook's cell that runs again makes a clock, and the model still has the hooks of the last one."""
+    model, threads = torch.nn.Linear(4, 4), set(threading.enumerate())
+    first, second = DiagnosisHandler(tmp_path / "log"), DiagnosisHandler(tmp_path / "other")
+    older = first.step_clock(model)
+    (thread,) = set(threading.enumerate()) - threads
+    other, newer = second.step_clock(model), first.step_clock(model)
+    thread.join(HANGS_S)
+    assert (older.is_on, other.is_on, newer.is_on, thread.is_alive()) == (False, True, True, False)
+    assert len(model._forward_hooks) == 2
+    assert [record.message for record in caplog.records] == [
+        f"gpudiag: a newer step clock writes to {tmp_path / 'log'}: the older one ends"
+    ]
+    other.close()
+    newer.close()
+    assert not set(threading.enumerate()) - threads
 
 
 def test_a_helper_that_the_end_of_the_program_starts_has_normal_priority(tmp_path: Path) -> None:
