@@ -154,16 +154,37 @@ def place_of(error: Exception) -> str:
     return f"{type(error).__name__} in {place}"
 
 
-def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error, or one that it comes from, says that memory or processes are used up."""
+def used_up(error: BaseException, *, where: str, limit_bytes: int = 0) -> LimitReached | None:
+    """Return the error for a file where this one, or one that it comes from, says that memory, processes or
+    threads are used up; None where none says so. limit_bytes: see out_of_memory."""
     seen: BaseException | None = error
     while seen is not None:
-        if isinstance(seen, MemoryError) or str(seen) == _NO_THREAD:
-            return True
-        if isinstance(seen, OSError) and seen.errno in (errno.ENOMEM, errno.EAGAIN):
-            return True
+        number = seen.errno if isinstance(seen, OSError) else None
+        if isinstance(seen, MemoryError) or number == errno.ENOMEM:
+            return out_of_memory(limit_bytes, where)
+        if str(seen) == _NO_THREAD or number == errno.EAGAIN:
+            return LimitReached(
+                "No more processes or threads can be started.",
+                where=where,
+                remedy="Close other programs, or raise the limit: ulimit -u, or that of the container.",
+            )
         seen = seen.__cause__ or seen.__context__
-    return False
+    return None
+
+
+def out_of_memory(limit_bytes: int, where: str) -> LimitReached:
+    """Return the error for a file that took more than the limit, or, for 0, than the machine has."""
+    if limit_bytes:
+        return LimitReached(
+            f"The analysis was stopped at its memory limit of {limit_bytes >> 20} MB.",
+            where=where,
+            remedy="Record fewer steps, or increase GPUDIAG_MEMORY_LIMIT_MB.",
+        )
+    return LimitReached(
+        "There is not enough memory.",
+        where=where,
+        remedy="Close other programs, raise the limit of this process (ulimit), or record fewer steps.",
+    )
 
 
 # A RuntimeError of Python, which has no class of its own for it.

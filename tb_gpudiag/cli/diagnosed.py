@@ -13,7 +13,7 @@ from tb_gpudiag.cli.formats import FailOn, has_interactive_html, is_met, write
 from tb_gpudiag.cli.inputs import Show, progress_bar
 from tb_gpudiag.cli.output import DEFECT, UNUSABLE, errors_data, report_bug, tell, tell_errors
 from tb_gpudiag.digest.digest import About, Digest
-from tb_gpudiag.errors import GpudiagError, is_out_of_memory
+from tb_gpudiag.errors import GpudiagError
 from tb_gpudiag.jobs.ranks.members import slim
 from tb_gpudiag.report import report_pb2 as pb
 from tb_gpudiag.report.diagnosis import Progress
@@ -101,8 +101,7 @@ def diagnose_files(
             except GpudiagError as error:
                 result.errors.append(error)
             except Exception as error:  # a bug must not cost the user the reports of the other files
-                out = is_out_of_memory(error)
-                result.errors.append(limit.error(file.path) if out else report_bug(error, file.path))
+                result.errors.append(limit.reached(error, file.path) or report_bug(error, file.path))
     if shared is not None and not shared.is_own and shared.note:
         tell(shared.note)
     if len(result.digests) > 1:

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Sequence
 
 from tb_gpudiag.cli.output import DEFECT, UNUSABLE, LineFormatter, have_output, report_bug, tell
-from tb_gpudiag.errors import GpudiagError, is_out_of_memory
+from tb_gpudiag.errors import GpudiagError, used_up
 from tb_gpudiag.service.processes.process_setup import (
     do_without_pandas,
     ended_by_interrupts,
@@ -112,8 +112,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return DONE
     except Exception as error:  # one line: a traceback has exit status 1, which means that --fail-on is met
         # Say what went wrong, and return the exit status: a full disk or too little memory is not a bug.
-        if is_out_of_memory(error):
-            tell("This machine does not have enough memory. Close other programs, or record fewer steps.")
+        if reached := used_up(error, where=""):
+            tell(str(reached))
             return UNUSABLE
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
             # Without this, Python would fail again when it flushes at exit.

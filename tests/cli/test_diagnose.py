@@ -246,19 +246,31 @@ def test_a_bug_in_one_file_costs_only_its_own_report(
     assert "secret" not in shown.err
 
 
-def test_a_file_that_needs_too_much_memory_costs_only_its_own_report(
-    log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (MemoryError(), "not enough memory"),
+        (RuntimeError("can't start new thread"), "No more processes or threads can be started"),
+        (BlockingIOError(errno.EAGAIN, "fork"), "No more processes or threads can be started"),
+    ],
+)
+def test_a_file_that_needs_more_than_there_is_costs_only_its_own_report(
+    error: Exception,
+    said: str,
+    log: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def large(file: TraceFile, progress: Progress) -> Facts:
         if "nested" in file.path:
-            raise MemoryError
+            raise error
         return read_facts(file, progress)
 
     monkeypatch.setattr("tb_gpudiag.report.diagnosis.read_facts", large)
     assert main(["diagnose", str(log), "--format", "json"]) == 0
     shown = capsys.readouterr()
     assert _runs(json.loads(shown.out)) == ["slow"]
-    assert "not enough memory" in shown.err
+    assert said in shown.err
 
 
 def test_a_rule_that_crashes_exits_with_3_and_the_report_is_written(

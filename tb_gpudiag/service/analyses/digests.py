@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from tb_gpudiag.digest.digest import Digest
 from tb_gpudiag.digest.digest_files import SUFFIX, find_digests, from_bytes, read_digest
-from tb_gpudiag.errors import Defect, GpudiagError, LinksNotFollowed, ProcessFailed, is_out_of_memory
+from tb_gpudiag.errors import Defect, GpudiagError, LinksNotFollowed, ProcessFailed
 from tb_gpudiag.frozen import dataclass
 from tb_gpudiag.service.analyses.diagnoses import (
     ONLY_DIGEST,
@@ -183,7 +183,7 @@ def digest_content(file: TraceFile, guard: AnalysisLimit) -> bytes | GpudiagErro
     except GpudiagError as error:
         return error
     except Exception as error:  # a bug must not cost the user the other files
-        return guard.error(file.path) if is_out_of_memory(error) else Defect.of(error, where=file.path)
+        return guard.reached(error, file.path) or Defect.of(error, where=file.path)
 
 
 def _digest_content(file: TraceFile, kind: ResultKind[AnalyzedTrace]) -> bytes:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-from tb_gpudiag.errors import LimitReached, is_out_of_memory
+from tb_gpudiag.errors import LimitReached, used_up
 
 # Memory fills up at a few gigabytes per second at most, so this is often enough.
 WATCH_EVERY_S = 0.05
@@ -84,13 +84,14 @@ class AnalysisLimit:
             with self.watched(where):
                 yield
         except Exception as error:
-            if is_out_of_memory(error):
-                raise self.error(where) from error
+            if reached := self.reached(error, where):
+                raise reached from error
             raise
 
-    def error(self, where: str) -> LimitReached:
-        """Return the error for a file that took too much."""
-        return out_of_memory(self._limit_bytes if self._exceeded or self._lowest else 0, where)
+    def reached(self, error: BaseException, where: str) -> LimitReached | None:
+        """Return the error for a file that took too much, if that is what this one says."""
+        limit_bytes = self._limit_bytes if self._exceeded or self._lowest else 0
+        return used_up(error, where=where, limit_bytes=limit_bytes)
 
     def _tell(self) -> None:
         if self._watched and not self._exceeded:
@@ -145,21 +146,6 @@ def _end_after(seconds: float) -> None:
     with contextlib.suppress(AttributeError):  # Windows
         if signal.getsignal(signal.SIGALRM) is signal.SIG_DFL:
             signal.setitimer(signal.ITIMER_REAL, seconds)
-
-
-def out_of_memory(limit_bytes: int, where: str) -> LimitReached:
-    """Return the error for a file that took more than the limit, or, for 0, than the machine has."""
-    if limit_bytes:
-        return LimitReached(
-            f"The analysis was stopped at its memory limit of {limit_bytes >> 20} MB.",
-            where=where,
-            remedy="Record fewer steps, or increase GPUDIAG_MEMORY_LIMIT_MB.",
-        )
-    return LimitReached(
-        "There is not enough memory to diagnose it.",
-        where=where,
-        remedy="Close other programs, raise the limit of this process (ulimit), or record fewer steps.",
-    )
 
 
 def out_of_time(limit_s: float, where: str) -> LimitReached:

@@ -19,12 +19,11 @@ from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import Any, Final, NoReturn
 
-from tb_gpudiag.errors import Defect, GpudiagError, is_out_of_memory
+from tb_gpudiag.errors import Defect, GpudiagError, out_of_memory, used_up
 from tb_gpudiag.service.processes.child import ChildMessage, MessageKind, of_error, take
 from tb_gpudiag.service.processes.memory_limit import (
     limit_memory,
     memory_bytes,
-    out_of_memory,
     release_memory,
 )
 from tb_gpudiag.service.processes.process_setup import (
@@ -89,9 +88,12 @@ class Reply:
         release_memory()
         return memory_bytes() > most_bytes
 
-    def end_without_memory(self) -> NoReturn:
-        """Answer that memory ran out, and end this process: its libraries may no longer work."""
-        self._end(of_error(out_of_memory(self._limit_bytes if self._lowest else 0, self.where)))
+    def end_if_used_up(self, error: Exception) -> None:
+        """Answer that memory or processes ran out, if this error says so, and end this process: its libraries
+        may no longer work."""
+        limit_bytes = self._limit_bytes if self._lowest else 0
+        if reached := used_up(error, where=self.where, limit_bytes=limit_bytes):
+            self._end(of_error(reached))
 
     def send(self, message: ChildMessage) -> None:
         with self._lock:
@@ -144,8 +146,7 @@ def serve(answer: AnswerRequest, request: dict[str, Any], reply: Reply) -> None:
     except GpudiagError as error:
         reply.send(of_error(error))
     except Exception as error:
-        if is_out_of_memory(error):
-            reply.end_without_memory()
+        reply.end_if_used_up(error)
         # Log the place, not the message: that may contain anything from the trace.
         traceback.print_tb(error.__traceback__)
         reply.send(of_error(Defect.of(error, where=reply.where, remedy="Please report this bug.")))
