@@ -120,16 +120,12 @@ class StepClock:
         self._is_training: Callable[[], bool] = lambda: True
         self._queue: Callable[[Callable[[], None]], None] = lambda _: None
 
-    @property
-    def folder(self) -> str:
-        """Of the handler. A newer clock of the same folder takes the place of this one: a cell of a notebook
-        makes one each time it runs."""
-        return str(self._sender.folder)
-
     def start(self, model: Any, optimizer: Any) -> None:
         """Begin to time: see `DiagnosisHandler.step_clock`. Raises nothing."""
-        for older in [clock for clock in _started if clock.is_on and clock.folder == self.folder]:
-            logger.warning("gpudiag: a newer step clock writes to %s: the older one ends", self.folder)
+        folder = self._sender.folder
+        for older in [clock for clock in _started if clock.is_on and clock._sender.folder == folder]:
+            # A cell of a notebook that runs again makes a new one.
+            logger.warning("gpudiag: a newer step clock writes to %s: the older one ends", folder)
             older.leave()
         self.is_on = True
         self._needs_no_step = self._stepped = optimizer is None
