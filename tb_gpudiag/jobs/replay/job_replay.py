@@ -206,6 +206,10 @@ class JobSlowdown:
     by_part: dict[str, float]
     error: float
 
+    @property
+    def ideal_step_ns(self) -> float:
+        return self.step_ns / self.s
+
 
 def slowdown_of(work: JobWork, replay: JobReplay) -> JobSlowdown:
     """Replay a job without its straggling. replay: of this work. Raises TraceError if the steps take no

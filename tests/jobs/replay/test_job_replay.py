@@ -130,7 +130,7 @@ def test_the_slowdown_of_a_job() -> None:
     assert found.s == pytest.approx(19 / 13)
     assert found.low <= found.s <= found.high
     assert found.step_ns == pytest.approx(19 * MS)
-    assert found.step_ns / found.s == pytest.approx(13 * MS)
+    assert found.ideal_step_ns == pytest.approx(13 * MS)
     assert found.by_member == {2: pytest.approx(19 / 13)}
     assert found.by_part["input"] == pytest.approx(19 / 13)
     assert found.by_part["computing"] == pytest.approx(1)
