@@ -107,7 +107,10 @@ def diagnose_files(
     if len(result.digests) > 1:
         from tb_gpudiag.jobs.report.job_report import build_jobs  # much code, which one trace does not need
 
-        result.jobs = list(build_jobs(result.digests).reports)
+        try:
+            result.jobs = list(build_jobs(result.digests).reports)
+        except Exception as error:  # nor the reports of all files
+            result.errors.append(limit.reached(error, "") or report_bug(error))
     met_a_bug = tell_errors(result.errors) or result.has_crashed_rule()
     if result.reports or parsed.format == "json":  # programs expect a document, even if nothing could be read
         write(

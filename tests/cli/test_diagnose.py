@@ -246,6 +246,21 @@ def test_a_bug_in_one_file_costs_only_its_own_report(
     assert "secret" not in shown.err
 
 
+def test_a_bug_in_what_is_said_of_a_job_costs_no_report(
+    log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(_: object) -> None:
+        raise KeyError("secret")
+
+    monkeypatch.setattr("tb_gpudiag.jobs.report.job_report.build_jobs", broken)
+    assert main(["diagnose", str(log), "--format", "json"]) == 3
+    shown = capsys.readouterr()
+    document = json.loads(shown.out)
+    assert sorted(_runs(document)) == ["nested/busy", "slow"]
+    assert "KeyError in test_diagnose.py:" in document["errors"][0]["what"]
+    assert "secret" not in shown.err
+
+
 @pytest.mark.parametrize(
     ("error", "said"),
     [
