@@ -418,6 +418,7 @@ class StepClock:
                 self._add_untimed()
         with contextlib.suppress(Exception):
             self._recorder.close()
+        with contextlib.suppress(Exception):
             self._sender.end()
 
 
